@@ -1,0 +1,46 @@
+# Everything starts from a bare clone: each target makes the virtual environment it needs.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip --quiet --disable-pip-version-check
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+
+.PHONY: run test lint format bench clean help
+.DEFAULT_GOAL := help
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
+
+run: $(VENV)/run.stamp  ## Install, build a memory in a maze, plan, cut an edge, replan, draw it
+	@$(BIN)/sgm demo --out runs/demo
+
+test: lint  ## Install, lint, type-check and run the tests
+	@$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/dev.stamp  ## Check style and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(VENV)/dev.stamp  ## Rewrite the sources in house style
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(VENV)/dev.stamp  ## Measure every speed claim against its baseline, in one run
+	@$(BIN)/python -m benchmarks.memory --out results/memory
+
+clean:  ## Remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
+
+$(BIN)/python:
+	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) (once)"
+	@$(PIP) install -e '.[viz]'
+	@touch $@
+
+$(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing into $(VENV) (once)"
+	@$(PIP) install -e '.[dev]'
+	@touch $@ $(VENV)/run.stamp

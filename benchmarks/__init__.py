@@ -1,0 +1,1 @@
+"""Speed claims, each a ratio against a baseline measured in the same run."""

@@ -1,0 +1,5 @@
+"""Asymmetric distances, one file each. Importing this package imports no learning framework."""
+
+from .table import TableDistance
+
+__all__ = ["TableDistance"]

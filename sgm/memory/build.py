@@ -1,0 +1,219 @@
+"""The online single pass: a batch of observations becomes nodes, merges and edges, all or nothing."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Ints
+from .criteria import NOVEL, Block, Floats, decide, nonzero, within
+from .distance import Distance, Features, between, compute_features, count, embed
+from .errors import InputError
+from .graph import Graph
+from .nodes import Nodes
+from .settings import Settings
+
+DROPPED = -1
+_BLOCK = 256
+_BLOCK_NUMBERS = 1 << 22  # distances asked for at once, in each direction
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ExtendReport:
+    """What became of a batch of observations.
+
+    Attributes:
+        added: how many became nodes.
+        merged: how many were merged into a node.
+        dropped: how many uniform subsampling left out.
+        assignment: (n,) int64 node id of each observation; −1 for those left out.
+    """
+
+    added: int
+    merged: int
+    dropped: int
+    assignment: Ints
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain lists and numbers, ready for JSON."""
+        return {**dataclasses.asdict(self), "assignment": self.assignment.tolist()}
+
+
+@dataclasses.dataclass
+class Undo:
+    """What is needed to take a batch back, and to know what it changed."""
+
+    nodes: int
+    edges: int
+    stream: int
+    tail: tuple[int, int] | None
+    features: dict[int, Floats] = dataclasses.field(default_factory=dict)
+    temporal: list[Ints] = dataclasses.field(default_factory=list)
+
+
+class Builder:
+    """Adds observations to nodes and graph."""
+
+    def __init__(self, nodes: Nodes, graph: Graph, settings: Settings, tail: tuple[int, int] | None = None) -> None:
+        """Build onto these; `tail` is the last observation's (episode, node), if it had an episode."""
+        self.nodes = nodes
+        self.graph = graph
+        self.settings = settings
+        self.tail = tail
+
+    def mark(self) -> Undo:
+        """Where things stand now."""
+        return Undo(len(self.nodes), len(self.graph), len(self.nodes.assignment), self.tail)
+
+    def back_to(self, undo: Undo) -> None:
+        """Put everything back to where it stood."""
+        for edges in undo.temporal:
+            self.graph.set_temporal(edges, False)
+        for node, feature in undo.features.items():
+            self.nodes.feature[node] = feature
+        self.nodes.cut(undo.nodes, undo.stream)
+        self.graph.cut(undo.nodes, undo.edges)
+        self.tail = undo.tail
+
+    def extend(
+        self,
+        distance: Distance,
+        features: Features | None,
+        observations: Any,
+        episodes: Ints | None,
+        block: int | None,
+        undo: Undo,
+        progress: Any,
+    ) -> ExtendReport:
+        """Add a batch, noting in `undo` what cannot be undone by cutting columns."""
+        number = count(observations)
+        chosen = np.arange(number)
+        if self.settings.criterion == "uniform":
+            chosen = self._uniform_choice(number)
+            observations = np.asarray(observations)[chosen]
+        assignment = np.full(number, DROPPED)
+        low = 0
+        while low < len(chosen):
+            part = slice(low, low + self._block_size(block))
+            stream = undo.stream + chosen[part]
+            assignment[chosen[part]] = self._extend_block(distance, features, observations[part], stream, undo)
+            progress.update(len(stream))
+            low = part.stop
+        self.nodes.assignment.append(assignment)
+        if episodes is not None:
+            self._join_in_time(assignment, episodes, undo)
+        elif number:
+            self.tail = None
+        added, dropped = len(self.nodes) - undo.nodes, number - len(chosen)
+        return ExtendReport(added, number - added - dropped, dropped, assignment)
+
+    def _block_size(self, block: int | None) -> int:
+        if self.settings.feature_average:
+            return 1  # each merge moves a feature that the next observation is compared with
+        return block or max(1, min(_BLOCK, _BLOCK_NUMBERS // (len(self.nodes) + 1)))
+
+    def _uniform_choice(self, number: int) -> Ints:
+        """Which observations of a batch uniform subsampling keeps, ascending."""
+        assert self.settings.size is not None
+        room = min(number, self.settings.size - len(self.nodes))
+        random = np.random.default_rng([self.settings.seed, len(self.nodes.assignment)])
+        return np.sort(random.choice(number, room, replace=False))
+
+    def _extend_block(
+        self, distance: Distance, features: Features | None, observations: Any, stream: Ints, undo: Undo
+    ) -> Ints:
+        """Add one block; `stream` says which observations of the stream these are. Returns their node ids."""
+        nodes, settings = self.nodes, self.settings
+        embedding = embed(distance, observations, nodes.embedding_width)
+        feature = embedding
+        if features is not None:
+            feature = compute_features(features, observations, nodes.feature_width)
+        kept = None
+        if settings.keep_observations:
+            kept = np.asarray(observations)
+            nodes.check_observations(kept)
+        table = self._distances(distance, embedding)
+        matches = self._decide(distance, feature, table)
+        new = np.flatnonzero(matches == NOVEL)
+        own_feature = feature[new] if features is not None or settings.feature_average else None
+        nodes.append(stream[new], embedding[new], own_feature, None if kept is None else kept[new])
+        self._append_edges(table, new)
+        node_of = np.concatenate([np.arange(table.nodes), np.full(len(stream), NOVEL)])
+        node_of[table.nodes + new] = table.nodes + np.arange(len(new))
+        assignment = np.where(matches == NOVEL, node_of[table.nodes :], node_of[matches])
+        if settings.feature_average and matches[0] != NOVEL:
+            self._average_feature(int(assignment[0]), feature[0], undo)
+        return assignment
+
+    def _distances(self, distance: Distance, embedding: Floats) -> Block:
+        """Distances between a block and its universe, asked for in four calls or fewer."""
+        standing = self.nodes.embedding
+        inside = between(distance, embedding, embedding)
+        if not len(standing):
+            return Block(inside, np.ascontiguousarray(inside.T), 0)
+        out = np.concatenate([between(distance, embedding, standing), inside], axis=1)
+        into = np.concatenate([between(distance, standing, embedding), inside], axis=0)
+        return Block(out, np.ascontiguousarray(into.T), len(standing))
+
+    def _decide(self, distance: Distance, feature: Floats, table: Block) -> Ints:
+        standing = self.nodes.embedding
+
+        def rows(chosen: Ints, outgoing: bool) -> Floats:
+            if outgoing:
+                return between(distance, standing[chosen], standing)
+            return np.transpose(between(distance, standing, standing[chosen]))
+
+        node_features = self.nodes.feature if table.nodes else np.empty((0, feature.shape[1]), np.float32)
+        return decide(self.settings, self.graph, node_features, feature, table, rows)
+
+    def _append_edges(self, table: Block, new: Ints) -> None:
+        """Edges between each new node and all nodes before it, into it first, in the order of one by one."""
+        before = table.nodes
+        everything = np.concatenate([np.arange(before), before + new])
+        pair = np.stack([table.into[np.ix_(new, everything)], table.out[np.ix_(new, everything)]], axis=1)
+        near = within(pair, self.settings)
+        near &= (np.arange(len(everything)) < before + np.arange(len(new))[:, None])[:, None, :]
+        number, column = nonzero(near.reshape(len(new), 2 * len(everything)))
+        outgoing, other = np.divmod(column, max(1, len(everything)))
+        node = before + number
+        source, target = np.where(outgoing, node, other), np.where(outgoing, other, node)
+        self.graph.append(len(self.nodes), source, target, pair[near], np.zeros(len(source), np.bool_))
+
+    def _average_feature(self, node: int, feature: Floats, undo: Undo) -> None:
+        stored = self.nodes.feature[node]
+        if node < undo.nodes:
+            undo.features.setdefault(node, stored.copy())
+        stored += np.float32(self.settings.feature_average) * (feature - stored)
+
+    def _join_in_time(self, assignment: Ints, episodes: Ints, undo: Undo) -> None:
+        """Edges of weight 1 between the nodes of consecutive observations of one episode."""
+        node, episode = assignment, episodes
+        if self.tail is not None:
+            node, episode = np.append(self.tail[1], node), np.append(self.tail[0], episode)
+        together = (episode[1:] == episode[:-1]) & (node[1:] != node[:-1]) & (node[1:] >= 0) & (node[:-1] >= 0)
+        pairs = np.unique(np.stack([node[:-1][together], node[1:][together]], axis=1), axis=0)
+        known = [self.graph.find(int(u), int(v)) for u, v in pairs]
+        old = np.array([edge for edge in known if edge is not None], np.int64)
+        old = old[~self.graph.temporal.values[old]]
+        undo.temporal.append(old[old < undo.edges])
+        self.graph.set_temporal(old, True)
+        fresh = pairs[[edge is None for edge in known]]
+        never = np.full(len(fresh), np.inf, np.float32)
+        self.graph.append(len(self.nodes), fresh[:, 0], fresh[:, 1], never, np.ones(len(fresh), np.bool_))
+        if len(episodes):
+            self.tail = (int(episodes[-1]), int(assignment[-1]))
+
+
+def as_episodes(episode: Any, number: int) -> Ints | None:
+    """Episode numbers of a batch: one for all, or (n,) one each."""
+    if episode is None:
+        return None
+    values: NDArray[Any] = np.asarray(episode)
+    if values.dtype.kind not in "iu" or values.shape not in ((), (number,)):
+        raise InputError(
+            f"episode has dtype {values.dtype} and shape {values.shape}: expected a whole number, or {number} of them"
+        )
+    return np.broadcast_to(values.astype(np.int64), (number,))

@@ -1,0 +1,106 @@
+"""The distance contract and the checks on what a distance returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sized
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import DistanceError, InputError
+
+Floats = NDArray[np.float32]
+Features = Callable[[Any], Any]
+
+
+@runtime_checkable
+class Distance(Protocol):
+    """Steps needed to go from one observation to another: asymmetric, finite, never negative.
+
+    An optional `fingerprint` attribute (str) is written into memory files, and a file refuses to open with a
+    distance of another fingerprint.
+    """
+
+    def embed(self, observations: Any) -> NDArray[Any]:
+        """(n, ...) observations to (n, e) float32 embeddings: the costly part, once per observation."""
+        ...
+
+    def __call__(self, starts: Floats, goals: Floats) -> NDArray[Any]:
+        """(n, e) and (m, e) embeddings to (n, m) float32 steps: the cheap part."""
+        ...
+
+
+def batch_of_one(observation: Any) -> NDArray[Any]:
+    """One observation as a batch: (...) to (1, ...)."""
+    return np.expand_dims(np.asarray(observation), 0)
+
+
+def count(observations: Any) -> int:
+    """How many observations a batch holds."""
+    if not isinstance(observations, Sized) or getattr(observations, "ndim", 1) == 0:
+        raise InputError(
+            f"observations is {observations!r}: expected a batch, (n, ...). For a single observation call add()."
+        )
+    return len(observations)
+
+
+def embed(distance: Distance, observations: Any, width: int | None) -> Floats:
+    """Embed a batch and check it: (n, ...) to (n, e) float32, with e = `width` unless that is None."""
+    vectors = _vectors(distance.embed(observations), count(observations), "distance.embed")
+    if width is not None and vectors.shape[1] != width:
+        raise DistanceError(
+            f"distance.embed returned embeddings of size {vectors.shape[1]}, but this memory holds embeddings of size "
+            f"{width}. Use the distance the memory was built with, or start a new memory."
+        )
+    return vectors
+
+
+def compute_features(function: Features, observations: Any, width: int | None) -> Floats:
+    """Apply φ to a batch and check it: (n, ...) to (n, f) float32, with f = `width` unless that is None."""
+    vectors = _vectors(function(observations), count(observations), "features")
+    if width is not None and vectors.shape[1] != width:
+        raise DistanceError(
+            f"features returned vectors of size {vectors.shape[1]}, but this memory holds features of size {width}."
+        )
+    return vectors
+
+
+def between(distance: Distance, starts: Floats, goals: Floats) -> Floats:
+    """All distances from `starts` (n, e) to `goals` (m, e), checked: (n, m) float32 steps."""
+    if not len(starts) or not len(goals):
+        return np.empty((len(starts), len(goals)), np.float32)
+    steps = _as_float32(distance(starts, goals), "distance")
+    if steps.shape != (len(starts), len(goals)):
+        raise DistanceError(
+            f"distance returned an array of shape {steps.shape} for {len(starts)} starts and {len(goals)} goals: "
+            f"expected {(len(starts), len(goals))}."
+        )
+    # A NaN makes both comparisons false, so one pass for each end finds every bad value.
+    if not (steps.min() >= 0 and steps.max() < np.inf):
+        row, column = np.argwhere(~(np.isfinite(steps) & (steps >= 0)))[0]
+        raise DistanceError(
+            f"distance returned {steps[row, column]} from start {row} to goal {column} of a block: a distance is a "
+            "finite number of steps, 0 or more. Clip it (for example at the longest episode) before giving it here."
+        )
+    return steps
+
+
+def _vectors(values: Any, expected: int, name: str) -> Floats:
+    vectors = _as_float32(values, name)
+    if vectors.ndim != 2 or len(vectors) != expected or (expected and not vectors.shape[1]):
+        raise DistanceError(
+            f"{name} returned an array of shape {vectors.shape} for {expected} observations: expected ({expected}, e) "
+            "with one row an observation and e at least 1."
+        )
+    if not np.isfinite(vectors).all():
+        row, column = np.argwhere(~np.isfinite(vectors))[0]
+        raise DistanceError(f"{name} returned {vectors[row, column]} for observation {row} of a block: expected finite")
+    return vectors
+
+
+def _as_float32(values: Any, name: str) -> Floats:
+    array = np.asarray(values)
+    if array.dtype.kind not in "fiub":
+        raise DistanceError(f"{name} returned an array of dtype {array.dtype}: expected real numbers (float32).")
+    return np.asarray(array, np.float32, order="C")

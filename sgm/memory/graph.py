@@ -1,0 +1,173 @@
+"""The graph: edges as columns, indexed by source and by target, with the k-nearest filter kept true."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from .arrays import Bools, Column, Ints, ragged
+from .policies import Evidence
+
+
+class Edges(NamedTuple):
+    """Edges as parallel arrays, ordered by source, then target.
+
+    Attributes:
+        source: (E,) int64 node ids.
+        target: (E,) int64 node ids.
+        weight: (E,) float32 steps.
+    """
+
+    source: Ints
+    target: Ints
+    weight: NDArray[np.float32]
+
+
+class Index(NamedTuple):
+    """Edges grouped by one end: those of node n are at positions start[n] … start[n + 1] − 1."""
+
+    start: Ints
+    other: Ints
+    edge: Ints
+
+
+class Graph:
+    """A directed graph that only grows; removal is evidence about an edge, kept beside it.
+
+    An edge has the distance d(source, target) it was made for (infinite if only time joins its ends) and a flag that
+    says whether an episode went through it in one step. Its weight is the smaller of the two.
+    """
+
+    def __init__(self) -> None:
+        """Make an empty graph."""
+        self.source = Column(np.int32)
+        self.target = Column(np.int32)
+        self.distance = Column(np.float32)
+        self.temporal = Column(np.bool_)
+        self.kept = Column(np.bool_)
+        self.evidence: dict[int, Evidence] = {}
+        self.nodes = 0
+        self.version = 0
+        self._k: int | None = None
+        self._unfiltered: list[Ints] = []
+        self._by_source: Index | None = None
+        self._by_target: Index | None = None
+
+    def __len__(self) -> int:
+        """Number of edges ever made, removed and filtered ones included."""
+        return len(self.source)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the edge columns."""
+        columns = (self.source, self.target, self.distance, self.temporal, self.kept)
+        return sum(column.nbytes for column in columns)
+
+    def append(self, nodes: int, source: Ints, target: Ints, distance: NDArray[np.float32], temporal: Bools) -> None:
+        """Grow to `nodes` nodes and add edges, which must be new."""
+        self.nodes = nodes
+        self.source.append(source)
+        self.target.append(target)
+        self.distance.append(distance)
+        self.temporal.append(temporal)
+        self.kept.append(np.ones(len(source), np.bool_))
+        self._changed(source)
+
+    def cut(self, nodes: int, edges: int) -> None:
+        """Forget nodes and edges from these numbers on."""
+        for column in (self.source, self.target, self.distance, self.temporal, self.kept):
+            column.cut(edges)
+        self.nodes = nodes
+        self._changed(np.arange(nodes))
+
+    def set_temporal(self, edges: Ints, value: bool) -> None:
+        """Say whether an episode went through these edges in one step."""
+        if len(edges):
+            self.temporal.values[edges] = value
+            self._changed(self.source.values[edges])
+
+    def weights(self, edges: Ints | slice = slice(None)) -> NDArray[np.float32]:
+        """Weights of these edges, steps."""
+        distance = self.distance.values[edges]
+        return np.where(self.temporal.values[edges], np.minimum(distance, np.float32(1)), distance)
+
+    def find(self, source: int, target: int) -> int | None:
+        """The edge from `source` to `target`, or None."""
+        index = self.by_source()
+        low, high = index.start[source], index.start[source + 1]
+        position = low + np.searchsorted(index.other[low:high], target)
+        return int(index.edge[position]) if position < high and index.other[position] == target else None
+
+    def by_source(self) -> Index:
+        """Edges grouped by source, targets ascending."""
+        if self._by_source is None:
+            self._reindex()
+        assert self._by_source is not None
+        return self._by_source
+
+    def by_target(self) -> Index:
+        """Edges grouped by target, sources ascending."""
+        if self._by_target is None:
+            self._reindex()
+        assert self._by_target is not None
+        return self._by_target
+
+    def set_filter(self, k: int | None) -> None:
+        """Keep, for each node, its k outgoing edges of least weight; None keeps all. Ties go to the lower target."""
+        if k != self._k:
+            self._k = k
+            self._changed(np.arange(self.nodes))
+
+    def in_filter(self) -> Bools:
+        """(E,) which edges pass the k-nearest filter, whether removed or not.
+
+        Removed edges count among the k, so that cleanup never promotes a longer edge in the place of a removed one,
+        just as when the filter is applied once before cleanup.
+        """
+        if self._unfiltered:
+            sources = np.unique(np.concatenate(self._unfiltered))
+            self._unfiltered = []
+            self._filter(sources)
+        return self.kept.values
+
+    def removed(self) -> Bools:
+        """(E,) which edges have been removed."""
+        mask = np.zeros(len(self), np.bool_)
+        mask[[edge for edge, evidence in self.evidence.items() if evidence.removed_at is not None]] = True
+        return mask
+
+    def edges(self, mask: Bools) -> Edges:
+        """The edges of a mask, ordered by source, then target."""
+        chosen = self.by_source().edge
+        chosen = chosen[mask[chosen]]
+        source, target = self.source.values[chosen], self.target.values[chosen]
+        return Edges(source.astype(np.int64), target.astype(np.int64), self.weights(chosen))
+
+    def _changed(self, sources: Ints) -> None:
+        self.version += 1
+        self._unfiltered.append(sources)
+        self._by_source = self._by_target = None
+
+    def _reindex(self) -> None:
+        ids = np.arange(len(self), dtype=np.int64)
+        ends = (self.source.values, self.target.values)
+        rows = csr_array((ids, ends), shape=(self.nodes, self.nodes))
+        columns = rows.tocsc()
+        self._by_source = Index(*(np.asarray(a, np.int64) for a in (rows.indptr, rows.indices, rows.data)))
+        self._by_target = Index(*(np.asarray(a, np.int64) for a in (columns.indptr, columns.indices, columns.data)))
+
+    def _filter(self, sources: Ints) -> None:
+        index = self.by_source()
+        sources = sources[sources < self.nodes]
+        lengths = index.start[sources + 1] - index.start[sources]
+        positions, owner = ragged(index.start[sources], lengths)
+        edges = index.edge[positions]
+        if self._k is None:
+            self.kept.values[edges] = True
+            return
+        order = np.lexsort((self.weights(edges), owner))
+        rank = np.arange(len(edges)) - (np.cumsum(lengths) - lengths)[owner]
+        self.kept.values[edges[order]] = rank < self._k

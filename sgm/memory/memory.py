@@ -1,0 +1,533 @@
+"""Sparse Graphical Memory: the data structure of the paper, behind one class."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
+
+from . import export, localise, store
+from .arrays import Bools, Ints
+from .build import Builder, ExtendReport, as_episodes
+from .certificate import Certificate, certify
+from .cleanup import Changes, Cleanup
+from .compatible import check_distance, check_settings
+from .criteria import within as is_within
+from .distance import Distance, Features, Floats, batch_of_one, between, count, embed
+from .errors import EmptyMemory, InputError, NoPath, StoreError, UnknownEdge, UnknownNode
+from .graph import Edges, Graph
+from .lock import WriterLock
+from .nodes import Nodes
+from .plan import Plan
+from .planner import Near, Planner
+from .policies import CleanupPolicy, Evidence, make_policy, policy_from_dict
+from .settings import Settings, off_is_infinite
+
+Path_ = str | os.PathLike[str]
+
+
+class SparseGraphicalMemory:
+    """A sparse directed graph over what an agent has seen, on which it plans and which it repairs.
+
+    Emmons et al., "Sparse Graphical Memory for Robust Planning", NeurIPS 2020. Deviations from the paper: Algorithm 1
+    has its test inverted in print (a state is novel when no node passes); the k-nearest filter stays true when
+    observations are added later; edges removed by cleanup go on counting among a node's k nearest. Merging is decided
+    by distances alone, so neither cleanup nor temporal edges change what merges later.
+
+    A memory is for one thread at a time.
+    """
+
+    def __init__(
+        self,
+        distance: Distance | None,
+        features: Features | None = None,
+        criterion: str = "two-way",
+        tau_a: float = 5.0,
+        tau_p: float | None = 0.05,
+        max_dist: float = 10.0,
+        k: int | None = 5,
+        scope: str = "neighbors",
+        *,
+        policy: str | CleanupPolicy = "first-failure",
+        size: int | None = None,
+        seed: int = 0,
+        feature_average: float = 0.0,
+        keep_observations: bool = False,
+    ) -> None:
+        """Make an empty memory.
+
+        Args:
+            distance: steps from one observation to another, see `Distance`; None for a memory that is only looked at.
+            features: φ of the perceptual check, (n, ...) observations to (n, f) float32; None: the embedding itself.
+            criterion: "two-way" (the paper's), "incoming", "outgoing", "perceptual", "uniform" or "none" (dense).
+            tau_a: threshold on C_in and C_out, steps (Eq. 3).
+            tau_p: threshold in feature space (Eq. 4), also checked before any consistency; None switches it off.
+            max_dist: MaxDist, the longest edge, steps.
+            k: successors kept for each node; None keeps all.
+            scope: what ω and s0 range over: "neighbors" of the candidate (the authors' code, strict comparisons) or
+                the whole "memory" (Eq. 3, comparisons as printed).
+            policy: what failed tries do to an edge: "first-failure" (the paper's), "second-failure", "belief", or a
+                `CleanupPolicy` object.
+            size: number of nodes for criterion "uniform".
+            seed: seed of criterion "uniform".
+            feature_average: how far a merge moves a node's feature towards the new one (authors: 0.05).
+            keep_observations: keep each node's observation.
+        """
+        settings = Settings(
+            criterion, tau_a, off_is_infinite(tau_p), max_dist, k, scope, size, seed, feature_average, keep_observations
+        )
+        self._set_up(distance, features, settings, make_policy(policy), Nodes(), Graph())
+
+    def _set_up(
+        self,
+        distance: Distance | None,
+        features: Features | None,
+        settings: Settings,
+        policy: CleanupPolicy,
+        nodes: Nodes,
+        graph: Graph,
+        tail: tuple[int, int] | None = None,
+        records: int = 0,
+    ) -> None:
+        if distance is not None and not isinstance(distance, Distance):
+            raise InputError(
+                f"distance is {distance!r}: expected an object with embed(observations) and "
+                "__call__(starts, goals), see sgm.Distance"
+            )
+        self._distance = distance
+        self._features = features
+        self.settings = settings
+        self.policy = policy.bound_to(settings.max_dist)
+        self._nodes = nodes
+        self._graph = graph
+        self._graph.set_filter(settings.k)
+        self._builder = Builder(nodes, graph, settings, tail)
+        self._planner = Planner(graph, self.policy)
+        self._cleanup = Cleanup(graph, self._planner, self.policy, records)
+        self._store: store.Store | None = None
+
+    # -- what it holds -------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return len(self._nodes)
+
+    def __repr__(self) -> str:
+        """Criterion, nodes and edges."""
+        edges = int(np.count_nonzero(self._planner.standing()))
+        where = f", live in {self._store.path}" if self._store else ""
+        return f"<SparseGraphicalMemory {self.settings.criterion}: {len(self)} nodes, {edges} edges{where}>"
+
+    @property
+    def distance(self) -> Distance:
+        """The distance this memory was made with."""
+        if self._distance is None:
+            raise InputError("this memory was loaded without a distance: give one to load() to embed observations")
+        return self._distance
+
+    @property
+    def nodes(self) -> Ints:
+        """(V,) int64: which observation of the stream each node keeps; 0 is the first ever given."""
+        return np.array(self._nodes.stream.values)
+
+    @property
+    def assignment(self) -> Ints:
+        """(n,) int64: the node of each observation ever given; −1 where uniform subsampling left one out."""
+        return np.array(self._nodes.assignment.values)
+
+    @property
+    def embeddings(self) -> Floats:
+        """(V, e) float32 embeddings of the nodes."""
+        return np.array(self._nodes.embedding)
+
+    @property
+    def features(self) -> Floats:
+        """(V, f) float32 features of the nodes."""
+        return np.array(self._nodes.feature)
+
+    @property
+    def observations(self) -> NDArray[Any]:
+        """(V, ...) observations of the nodes; InputError unless they are kept."""
+        if not self.settings.keep_observations:
+            raise InputError("this memory keeps no observations: make it with keep_observations=True")
+        kept = self._nodes.observation
+        return np.empty(0) if kept is None else kept.copy()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held for nodes and edges, cached trees not counted."""
+        return self._nodes.nbytes + self._graph.nbytes
+
+    def edges(self, filtered: bool = True) -> Edges:
+        """The edges that stand, by source, then target; `filtered=False`: as before the k-nearest filter."""
+        mask = self._planner.standing() if filtered else ~self._graph.removed()
+        return self._graph.edges(mask)
+
+    def removed(self) -> Edges:
+        """The edges that cleanup has removed."""
+        return self._graph.edges(self._graph.removed())
+
+    def evidence(self, u: int, v: int) -> Evidence:
+        """What trying the edge from u to v has shown, removed or not."""
+        return self._graph.evidence.get(self._edge(u, v), Evidence())
+
+    @property
+    def records(self) -> int:
+        """How many tries have been recorded: the clock of `Evidence.removed_at`."""
+        return self._cleanup.records
+
+    def largest_part(self) -> int:
+        """Number of nodes in the largest strongly connected part of the graph."""
+        return self._planner.largest_part() if len(self) else 0
+
+    # -- building ------------------------------------------------------------------------------------------------
+
+    def extend(
+        self, observations: Any, *, episode: Any = None, block: int | None = None, progress: bool = False
+    ) -> ExtendReport:
+        """Take in a batch of observations, in order, in a single pass; all of it or, on an error, nothing.
+
+        Args:
+            observations: (n, ...) as the distance's `embed` takes them.
+            episode: a whole number, or (n,) of them: consecutive observations of one episode are joined by edges of
+                weight 1 after merging. An episode may go on in the next call. None: no such edges.
+            block: how many observations are decided at once; the result does not depend on it.
+            progress: show a progress bar.
+        """
+        number = count(observations)
+        episodes = as_episodes(episode, number)
+        if block is not None and (not isinstance(block, int) or block < 1):
+            raise InputError(f"block is {block!r}: expected a whole number, 1 or more")
+        if self._features is None and self._nodes.has_own_features and not self.settings.feature_average:
+            raise InputError("this memory was built with a feature function: give it to load() or open(), features=…")
+        undo = self._builder.mark()
+        with tqdm(total=number, desc="build", unit="obs", disable=not progress) as bar:
+            try:
+                report = self._builder.extend(self.distance, self._features, observations, episodes, block, undo, bar)
+                if self._store:
+                    self._store.write_batch(self._builder, undo, self._meta())
+            except BaseException:
+                self._builder.back_to(undo)
+                raise
+        return report
+
+    def add(self, observation: Any, *, episode: int | None = None) -> int:
+        """Take in one observation; returns the node it became or was merged into."""
+        return int(self.extend(batch_of_one(observation), episode=episode).assignment[0])
+
+    def filter(self, k: int | None) -> None:
+        """Change how many nearest successors each node keeps; None keeps all."""
+        settings = dataclasses.replace(self.settings, k=k)
+        if self._store:
+            self._store.write_meta({"settings": settings.asdict()})
+        self.settings = self._builder.settings = settings
+        self._graph.set_filter(k)
+
+    # -- localisation --------------------------------------------------------------------------------------------
+
+    def localise(self, observations: Any, *, as_goals: bool = False) -> Near:
+        """The nearest node of each observation and its distance: d(s, ·), or d(·, g) for goals; (n,) and (n,)."""
+        self._require_nodes()
+        embedding = self._embed(observations)
+        return localise.nearest(self._to_nodes(embedding, as_goals))
+
+    def reached(self, observations: Any, waypoints: ArrayLike, cutoff: float = 1.0) -> Bools:
+        """Whether ‖d(s, ·) − d(w, ·)‖∞ over the memory is under `cutoff`: (n, ...) and (n,) node ids to (n,) bool."""
+        embedding = self._embed(observations)
+        waypoints = self._node_ids(waypoints, "waypoints")
+        if waypoints.shape != (len(embedding),):
+            raise InputError(f"waypoints has shape {waypoints.shape}: expected one node for each of {len(embedding)}")
+        return localise.reached(self.distance, self._nodes.embedding, embedding, waypoints, cutoff)
+
+    # -- planning ------------------------------------------------------------------------------------------------
+
+    def plan(self, start: Any, goal: Any, *, by: str = "distance", within: float | None = None) -> Plan:
+        """The shortest way from one observation to another; NoPath if there is none.
+
+        Args:
+            start: an observation.
+            goal: an observation.
+            by: what is least: "distance" (steps) or "hops" (number of edges).
+            within: start and goal are attached to their nearest node first, then to the next nearest, … until a path
+                exists, but never farther than this many steps (the nearest node is always allowed). None: MaxDist;
+                math.inf: to any node, as the authors' code does.
+        """
+        starts, goals = self._attachments(batch_of_one(start), batch_of_one(goal))
+        return self._plan_rows(starts[0], goals[0], by, within)
+
+    def plan_many(
+        self, starts: Any, goals: Any, *, by: str = "distance", within: float | None = None
+    ) -> list[Plan | None]:
+        """`plan` for (n, ...) starts and (n, ...) goals at once; None where there is no path."""
+        plans: list[Plan | None] = []
+        for start, goal in zip(*self._attachments(starts, goals), strict=True):
+            try:
+                plans.append(self._plan_rows(start, goal, by, within))
+            except NoPath:
+                plans.append(None)
+        return plans
+
+    def plan_nodes(self, start: int, goal: int, *, by: str = "distance") -> Plan:
+        """The shortest way from one node to another; NoPath if there is none."""
+        return self._plan_between(self._node(start), self._node(goal), by, 0.0, 0.0)
+
+    def next_nodes(self, nodes: ArrayLike, goals: ArrayLike, *, by: str = "distance") -> Ints:
+        """The next waypoint for many agents: (n,) node ids and (n,) goal nodes to (n,) node ids.
+
+        An agent at its goal gets the goal; one without a path gets −1.
+        """
+        at, to = self._node_ids(nodes, "nodes"), self._node_ids(goals, "goals")
+        if at.shape != to.shape or at.ndim != 1:
+            raise InputError(f"nodes has shape {at.shape} and goals {to.shape}: expected (n,) and (n,)")
+        following = np.full(len(at), -1)
+        for goal in np.unique(to):
+            mine = to == goal
+            following[mine] = np.maximum(self._planner.tree(int(goal), by).next[at[mine]], -1)
+        return np.where(at == to, to, following)
+
+    # -- cleanup -------------------------------------------------------------------------------------------------
+
+    def record(self, u: int, v: int, reached: bool) -> bool:
+        """Evidence about the edge from u to v: whether v was reached. Returns whether that removed the edge."""
+        return self.record_many([u], [v], [reached])[0]
+
+    def record_many(self, u: ArrayLike, v: ArrayLike, reached: ArrayLike) -> list[bool]:
+        """`record` for (n,) edges at once, in order, all or nothing; (n,) whether each removed its edge."""
+        outcomes = np.asarray(reached)
+        if outcomes.dtype != np.bool_:
+            raise InputError(f"reached is {reached!r}: expected True or False")
+        sources, targets = np.asarray(u), np.asarray(v)
+        if not sources.shape == targets.shape == outcomes.shape or outcomes.ndim != 1:
+            raise InputError(f"u, v and reached have shapes {sources.shape}, {targets.shape} and {outcomes.shape}")
+        edges = [self._edge(a, b) for a, b in zip(sources, targets, strict=True)]
+        return self._cleanup.record(edges, outcomes.tolist(), self._write_evidence)
+
+    def restore(self, u: int | None = None, v: int | None = None) -> int:
+        """Bring back the removed edge from u to v, or all of them; its evidence stays. Returns how many."""
+        if (u is None) != (v is None):
+            raise InputError(f"restore takes both ends of an edge, or none; got u={u!r}, v={v!r}")
+        edges = list(self._graph.evidence) if u is None else [self._edge(u, v)]
+        return self._cleanup.restore(edges, self._write_evidence)
+
+    # -- the bound -----------------------------------------------------------------------------------------------
+
+    def certificate(
+        self, observations: Any, *, max_dist: float | None = None, pairs: int | None = None, seed: int = 0
+    ) -> Certificate:
+        """Measure Theorem 1 on this memory, against the dense graph over all that it was built from.
+
+        Args:
+            observations: everything given to `extend` and `add` so far, in order.
+            max_dist: MaxDist of the dense graph; None: that of this memory. The theorem's condition is that this
+                memory's is larger by 2 τ.
+            pairs: how many pairs of nodes to measure, drawn with `seed`; None: all.
+            seed: seed of that draw.
+        """
+        self._require_nodes()
+        embedding = self._embed(observations)
+        return certify(
+            self.distance, self._nodes, self._graph, self._planner.standing(), self.settings, embedding,
+            self.settings.max_dist if max_dist is None else max_dist, pairs, seed,
+        )  # fmt: skip
+
+    # -- files ---------------------------------------------------------------------------------------------------
+
+    def save(self, path: Path_) -> None:
+        """Write the memory to one file, which appears complete or not at all."""
+        target = Path(path)
+        if self._store and target.exists() and target.samefile(self._store.path):
+            return  # a live memory is on disk already
+        lock = WriterLock(target)
+        try:
+            store.create(target, store.Contents(self._nodes, self._graph, self._meta()))
+        finally:
+            lock.release()
+
+    @classmethod
+    def load(
+        cls,
+        path: Path_,
+        distance: Distance | None,
+        features: Features | None = None,
+        *,
+        policy: str | CleanupPolicy | None = None,
+    ) -> SparseGraphicalMemory:
+        """Read a memory file, also while another process writes it; StoreError if it is not what it should be.
+
+        Without a distance (None) the memory can be looked at, planned on from node to node, and exported.
+        """
+        contents, _ = store.read(Path(path))
+        return cls._from_contents(Path(path), contents, distance, features, policy)
+
+    @classmethod
+    def open(
+        cls,
+        path: Path_,
+        distance: Distance,
+        features: Features | None = None,
+        *,
+        policy: str | CleanupPolicy | None = None,
+        **settings: Any,
+    ) -> SparseGraphicalMemory:
+        """A live memory: what a returned call changed is in the file, even if the process is killed after it.
+
+        The file is made if there is none. `settings` are those of the constructor; for an existing file they must be
+        the ones it was made with. Close the memory (or use `with`) to leave a single plain file behind.
+        """
+        target = Path(path)
+        lock = WriterLock(target)
+        try:
+            if target.exists():
+                contents, checksum = store.read(target)
+                memory = cls._from_contents(target, contents, distance, features, policy)
+                check_settings(target, memory.settings, settings)
+            else:
+                memory = cls(distance, features, policy=policy or "first-failure", **settings)
+                contents = store.Contents(memory._nodes, memory._graph, memory._meta())
+                checksum = store.create(target, contents)
+            memory._store = store.Store(target, lock, contents.meta, checksum)
+            memory._store.write_meta(memory._meta())
+        except BaseException:
+            lock.release()
+            raise
+        return memory
+
+    def group(self) -> contextlib.AbstractContextManager[None]:
+        """`with memory.group():` calls of a live memory share one transaction: durable when the block ends.
+
+        If the block raises, the calls that had returned are kept, in memory and in the file alike.
+        """
+        return self._store.group() if self._store else contextlib.nullcontext()
+
+    def close(self) -> None:
+        """Stop being live; the memory itself stays usable."""
+        if self._store:
+            self._store.close()
+            self._store = None
+
+    def __enter__(self) -> SparseGraphicalMemory:
+        """For `with SparseGraphicalMemory.open(...) as memory`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    # -- other formats -------------------------------------------------------------------------------------------
+
+    def to_networkx(self, filtered: bool = True) -> Any:
+        """A networkx.DiGraph: nodes have `stream`, edges `weight` and their evidence (needs networkx)."""
+        return export.to_networkx(self, filtered)
+
+    def to_scipy(self, filtered: bool = True) -> Any:
+        """A (V, V) scipy.sparse.csr_array of weights, steps."""
+        return export.to_scipy(self, filtered)
+
+    def to_graphml(self, path: Path_, filtered: bool = True) -> None:
+        """Write GraphML, for Gephi, yEd, Cytoscape, igraph and others."""
+        export.to_graphml(self, Path(path), filtered)
+
+    # -- inside --------------------------------------------------------------------------------------------------
+
+    def _embed(self, observations: Any) -> Floats:
+        return embed(self.distance, observations, self._nodes.embedding_width)
+
+    def _to_nodes(self, embedding: Floats, as_goals: bool) -> Floats:
+        """(n, V) steps from each observation to each node, or to each observation from each node."""
+        standing = self._nodes.embedding
+        if as_goals:
+            return np.ascontiguousarray(between(self.distance, standing, embedding).T)
+        return between(self.distance, embedding, standing)
+
+    def _attachments(self, starts: Any, goals: Any) -> tuple[Floats, Floats]:
+        self._require_nodes()
+        if count(starts) != count(goals):
+            raise InputError(f"got {count(starts)} starts and {count(goals)} goals: expected as many of each")
+        return self._to_nodes(self._embed(starts), False), self._to_nodes(self._embed(goals), True)
+
+    def _plan_rows(self, start: Floats, goal: Floats, by: str, within: float | None) -> Plan:
+        first, last = int(start.argmin()), int(goal.argmin())
+        if not self._planner.reaches(first, last, by):
+            starts, goals = (
+                localise.ranked(row, is_within(row, self.settings) if within is None else row <= within)
+                for row in (start, goal)
+            )
+            place, other = self._planner.attach(starts, goals, by)
+            first, last = int(starts.node[place]), int(goals.node[other])
+        return self._plan_between(first, last, by, float(start[first]), float(goal[last]))
+
+    def _plan_between(self, start: int, goal: int, by: str, before: float, after: float) -> Plan:
+        route = self._planner.route(start, goal, by)
+        nodes = np.array(route.nodes)
+        weights = [self._planner.price_of(u, v) for u, v in zip(route.nodes, route.nodes[1:], strict=False)]
+        kept = self._nodes.observation
+        waypoints = self._nodes.embedding[nodes] if kept is None else kept[nodes]
+        return Plan(nodes, waypoints, np.array(weights, np.float64), route.cost, before, after)
+
+    @property
+    def _write_evidence(self) -> Callable[[Changes, int], None] | None:
+        return self._store.write_evidence if self._store else None
+
+    def _require_nodes(self) -> None:
+        if not len(self):
+            raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
+
+    def _node(self, node: Any) -> int:
+        return int(self._node_ids([node], "node")[0])
+
+    def _node_ids(self, nodes: ArrayLike, name: str) -> Ints:
+        values = np.asarray(nodes)
+        if values.dtype.kind not in "iu" and values.size:
+            raise UnknownNode(f"{name} is {nodes!r}: expected node ids, whole numbers")
+        wrong = values[(values < 0) | (values >= len(self))]
+        if wrong.size:
+            held = f"0 to {len(self) - 1}" if len(self) else "none: the memory is empty"
+            raise UnknownNode(f"{wrong.flat[0]} is not a node of this memory; its nodes are {held}")
+        return values.astype(np.int64)
+
+    def _edge(self, u: Any, v: Any) -> int:
+        source, target = self._node(u), self._node(v)
+        edge = self._graph.find(source, target)
+        if edge is None:
+            raise UnknownEdge(f"no edge leads from node {source} to node {target}; see edges(filtered=False)")
+        return edge
+
+    def _meta(self) -> dict[str, Any]:
+        """The facts that a file keeps beside nodes and edges."""
+        kept = self._nodes.observation
+        return {
+            "settings": self.settings.asdict(),
+            "policy": self.policy.asdict(),
+            "fingerprint": getattr(self._distance, "fingerprint", None),
+            "records": self.records,
+            "tail": None if self._builder.tail is None else list(self._builder.tail),
+            "observation": None if kept is None else {"dtype": kept.dtype.str[1:], "shape": list(kept.shape[1:])},
+        }
+
+    @classmethod
+    def _from_contents(
+        cls,
+        path: Path,
+        contents: store.Contents,
+        distance: Distance | None,
+        features: Features | None,
+        policy: str | CleanupPolicy | None,
+    ) -> SparseGraphicalMemory:
+        memory = cls.__new__(cls)
+        try:
+            settings = Settings.fromdict(contents.meta["settings"])
+            chosen = make_policy(policy) if policy is not None else policy_from_dict(contents.meta["policy"])
+        except (InputError, TypeError) as error:
+            raise StoreError(f"{path} cannot be read: {error}") from error
+        nodes, graph = contents.nodes, contents.graph
+        memory._set_up(distance, features, settings, chosen, nodes, graph, contents.tail, int(contents.meta["records"]))
+        if distance is not None:
+            check_distance(path, contents, distance)
+        return memory

@@ -1,0 +1,104 @@
+"""The nodes: their embeddings, features and kept observations, and which node each observation went to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Column, Ints
+from .errors import InputError
+
+Floats = NDArray[np.float32]
+
+
+class Nodes:
+    """Columns over nodes, and one over the stream of observations.
+
+    The widths of the columns are those of the first rows appended. The feature column is the embedding column itself
+    unless features of their own are given.
+    """
+
+    def __init__(self) -> None:
+        """Make an empty table."""
+        self.stream = Column(np.int64)
+        self.assignment = Column(np.int64)
+        self._embedding: Column | None = None
+        self._feature: Column | None = None
+        self._observation: Column | None = None
+
+    def __len__(self) -> int:
+        """Number of nodes."""
+        return len(self.stream)
+
+    @property
+    def embedding(self) -> Floats:
+        """(V, e) float32; (0, 0) before the first node."""
+        return np.empty((0, 0), np.float32) if self._embedding is None else self._embedding.values
+
+    @property
+    def feature(self) -> Floats:
+        """(V, f) float32; (0, 0) before the first node."""
+        return self.embedding if self._feature is None else self._feature.values
+
+    @property
+    def observation(self) -> NDArray[Any] | None:
+        """(V, ...) observations, if they are kept."""
+        return None if self._observation is None else self._observation.values
+
+    @property
+    def embedding_width(self) -> int | None:
+        """e, once known."""
+        return None if self._embedding is None else self.embedding.shape[1]
+
+    @property
+    def feature_width(self) -> int | None:
+        """f, once known."""
+        return None if self._embedding is None else self.feature.shape[1]
+
+    @property
+    def has_own_features(self) -> bool:
+        """Whether features are something else than the embeddings."""
+        return self._feature is not None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of everything kept for the nodes."""
+        return sum(column.nbytes for column in self._columns())
+
+    def append(self, stream: Ints, embedding: Floats, feature: Floats | None, observation: NDArray[Any] | None) -> None:
+        """Add nodes; `feature` and `observation` must be given always or never."""
+        if self._embedding is None:
+            self._embedding = Column(np.float32, embedding.shape[1:])
+            self._feature = None if feature is None else Column(np.float32, feature.shape[1:])
+            self._observation = None if observation is None else Column(observation.dtype, observation.shape[1:])
+        self.stream.append(stream)
+        self._embedding.append(embedding)
+        if self._feature is not None and feature is not None:
+            self._feature.append(feature)
+        if self._observation is not None and observation is not None:
+            self._observation.append(observation)
+
+    def check_observations(self, observations: NDArray[Any]) -> None:
+        """Refuse observations that do not fit beside those already kept."""
+        if observations.dtype.kind not in "fiub":
+            raise InputError(f"keep_observations takes arrays of numbers; got dtype {observations.dtype}")
+        kept = self.observation
+        if kept is not None and (kept.dtype, kept.shape[1:]) != (observations.dtype, observations.shape[1:]):
+            raise InputError(
+                f"observations of dtype {observations.dtype} and shape {observations.shape[1:]} do not fit those kept: "
+                f"dtype {kept.dtype}, shape {kept.shape[1:]}"
+            )
+
+    def cut(self, nodes: int, stream: int) -> None:
+        """Forget nodes and assignments from these numbers on."""
+        for column in self._columns():
+            column.cut(nodes)
+        self.assignment.cut(stream)
+        if not nodes:
+            self._embedding = self._feature = self._observation = None
+
+    def _columns(self) -> list[Column]:
+        optional = (self._embedding, self._feature, self._observation)
+        return [self.stream, *(column for column in optional if column is not None)]

@@ -1,0 +1,58 @@
+"""What a plan is."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .arrays import Ints
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Plan:
+    """A way through the memory.
+
+    Attributes:
+        nodes: (L,) int64 node ids, from the node the start is attached to to the node the goal is attached to.
+        waypoints: (L, ...) what a controller is sent to: the nodes' observations if the memory keeps them, else their
+            embeddings.
+        weights: (L − 1,) float64 price of each edge, steps.
+        cost: what the planner minimised over the edges: the sum of `weights`, or their number when planning by hops.
+        start_distance: steps from the start to the first node; 0 when the start was given as a node.
+        goal_distance: steps from the last node to the goal; 0 when the goal was given as a node.
+    """
+
+    nodes: Ints
+    waypoints: NDArray[Any]
+    weights: NDArray[np.float64]
+    cost: float
+    start_distance: float = 0.0
+    goal_distance: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """Expected steps from start to goal, the ways to and from the memory included."""
+        return self.start_distance + float(self.weights.sum()) + self.goal_distance
+
+    def __len__(self) -> int:
+        """Number of nodes on the way."""
+        return len(self.nodes)
+
+    def __str__(self) -> str:
+        """One line a leg: steps so far, node, price of the edge that leads there."""
+        lines = [f"plan of {len(self)} nodes, {self.total:.1f} steps", f"{'steps':>8}  {'node':>6}  {'edge':>6}"]
+        so_far = self.start_distance
+        for position, node in enumerate(self.nodes):
+            price = "start" if not position else f"{self.weights[position - 1]:.1f}"
+            so_far += 0.0 if not position else float(self.weights[position - 1])
+            lines.append(f"{so_far:>8.1f}  {node:>6}  {price:>6}")
+        lines.append(f"{so_far + self.goal_distance:>8.1f}    goal  {self.goal_distance:>6.1f}")
+        return "\n".join(lines)
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain lists and numbers, ready for JSON."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}

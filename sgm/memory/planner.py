@@ -1,0 +1,232 @@
+"""Shortest paths: goal-rooted trees on the filtered graph, kept until an edge that matters to them changes."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components, dijkstra
+
+from .arrays import Bools, Ints
+from .errors import InputError, NoPath
+from .graph import Graph
+from .policies import CleanupPolicy, Evidence
+
+Prices = NDArray[np.float64]
+MODES = ("distance", "hops")
+_NO_EVIDENCE = Evidence()
+
+
+class Tree(NamedTuple):
+    """Shortest paths from every node to one goal.
+
+    Attributes:
+        cost: (V,) float64; infinite where no path leads to the goal.
+        next: (V,) int32 the next node on the way; negative at the goal and where there is no path.
+    """
+
+    cost: Prices
+    next: NDArray[np.int32]
+
+
+class Near(NamedTuple):
+    """Nodes near an observation, nearest first, and their distances to or from it, steps."""
+
+    node: Ints
+    distance: NDArray[np.float32]
+
+
+class Route(NamedTuple):
+    """A path between two nodes and what it costs."""
+
+    nodes: list[int]
+    cost: float
+
+
+class Planner:
+    """Plans on the edges that the filter keeps and cleanup has not removed.
+
+    The planning graph is held transposed in CSR form, so that a tree from a goal gives the way to it from everywhere.
+    A removed edge has an infinite price: removing, restoring and re-pricing change one number in place.
+    """
+
+    def __init__(self, graph: Graph, policy: CleanupPolicy, tree_bytes: int = 1 << 28) -> None:
+        """Plan on `graph` with `policy`'s prices, keeping trees worth at most `tree_bytes`."""
+        self.graph = graph
+        self.policy = policy
+        self.trees: OrderedDict[tuple[str, int], Tree] = OrderedDict()
+        self._tree_bytes = tree_bytes
+        self._version = -1
+        self._matrices: dict[str, csr_array] = {}
+        self._position: Ints = np.empty(0, np.int64)
+
+    def tree(self, goal: int, by: str) -> Tree:
+        """The tree of shortest paths to a goal node, from the cache if it still holds."""
+        self.refresh()
+        key = (_mode(by), goal)
+        tree = self.trees.get(key)
+        if tree is None:
+            cost, following = dijkstra(self._matrices[by], indices=goal, return_predecessors=True)
+            tree = self.trees[key] = Tree(cost, following)
+            while len(self.trees) > max(1, self._tree_bytes // (12 * self.graph.nodes + 1)):
+                self.trees.popitem(last=False)
+        else:
+            self.trees.move_to_end(key)
+        return tree
+
+    def reaches(self, start: int, goal: int, by: str) -> bool:
+        """Whether a path leads from one node to another."""
+        return math.isfinite(self.tree(goal, by).cost[start])
+
+    def route(self, start: int, goal: int, by: str) -> Route:
+        """The shortest path between two nodes; NoPath if there is none."""
+        tree = self.tree(goal, by)
+        cost = float(tree.cost[start])
+        if cost == math.inf:
+            raise NoPath(f"no path leads from node {start} to node {goal}")
+        nodes = [start]
+        following = tree.next
+        while nodes[-1] != goal:
+            nodes.append(int(following[nodes[-1]]))
+        return Route(nodes, cost)
+
+    def attach(self, starts: Near, goals: Near, by: str) -> tuple[int, int]:
+        """The places in `starts` and `goals`, both nearest first, of the nodes to plan between; NoPath if none.
+
+        The nearest pair, known to have no path, is followed by the two nearest of each, and so on until a path
+        exists: of the pairs new in that round the one with the shortest way in all, or the fewest hops.
+        """
+        self.refresh()
+        rank = self._least_rank(starts.node, goals.node)
+        to_start, to_goal = starts.distance[:rank], goals.distance[:rank]
+        if by == "hops":
+            to_start, to_goal = np.zeros_like(to_start), np.zeros_like(to_goal)
+        pairs: list[tuple[float, int, int]] = []
+        if rank <= len(goals.node):
+            cost = self.tree(int(goals.node[rank - 1]), by).cost[starts.node[:rank]] + to_start + to_goal[-1]
+            pairs.append((float(cost.min()), int(cost.argmin()), rank - 1))
+        if rank <= len(starts.node):
+            forward = dijkstra(self._matrices[by].transpose().tocsr(), indices=int(starts.node[rank - 1]))
+            cost = forward[goals.node[:rank]] + to_start[-1] + to_goal
+            pairs.append((float(cost.min()), rank - 1, int(cost.argmin())))
+        return min(pairs)[1:]
+
+    def update(self, edge: int) -> None:
+        """Take over the present price of an edge whose evidence changed."""
+        if self._version != self.graph.version or self._position[edge] < 0:
+            return
+        price = float(self._prices(np.array([edge]))[0])
+        source, target = int(self.graph.source.values[edge]), int(self.graph.target.values[edge])
+        for by, new in (("distance", price), ("hops", math.inf if price == math.inf else 1.0)):
+            data = self._matrices[by].data
+            old = data[self._position[edge]]
+            if new != old:
+                data[self._position[edge]] = new
+                self._forget_trees(by, source, target, new, increased=new > old)
+
+    def refresh(self) -> None:
+        """Rebuild the planning graph if edges were added or the filter changed."""
+        if self._version == self.graph.version:
+            return
+        graph = self.graph
+        edges = np.flatnonzero(graph.in_filter())
+        ends = (graph.target.values[edges], graph.source.values[edges])
+        numbered = csr_array((np.arange(len(edges)), ends), shape=(graph.nodes, graph.nodes))
+        edges = edges[numbered.data]
+        self._position = np.full(len(graph), -1)
+        self._position[edges] = np.arange(len(edges))
+        prices = self._prices(edges)
+        hops = np.where(np.isinf(prices), np.inf, 1.0)
+        shape = numbered.shape
+        self._matrices = {
+            by: csr_array((data, numbered.indices, numbered.indptr), shape=shape)
+            for by, data in (("distance", prices), ("hops", hops))
+        }
+        self.trees.clear()
+        self._version = graph.version
+
+    def price_of(self, source: int, target: int) -> float:
+        """What the planner pays for an edge on a path it returned."""
+        row = self._matrices["distance"]
+        low, high = row.indptr[target], row.indptr[target + 1]
+        position = low + int(np.searchsorted(row.indices[low:high], source))
+        return float(row.data[position])
+
+    def largest_part(self, without: int | None = None) -> int:
+        """Nodes in the largest strongly connected part, as if the edge `without` were removed."""
+        self.refresh()
+        matrix = self._matrices["distance"]
+        alive = np.isfinite(matrix.data)
+        if without is not None and self._position[without] >= 0:
+            alive[self._position[without]] = False
+        start = np.concatenate([[0], np.cumsum(alive)])[matrix.indptr]
+        standing = csr_array((matrix.data[alive], matrix.indices[alive], start), shape=matrix.shape)
+        return int(np.bincount(connected_components(standing, connection="strong")[1]).max(initial=0))
+
+    def standing(self) -> Bools:
+        """(E,) which edges a plan may use."""
+        return self.graph.in_filter() & ~self.graph.removed()
+
+    def _prices(self, edges: Ints) -> Prices:
+        weights = self.graph.weights(edges).astype(np.float64)
+        known = self.graph.evidence
+        if len(edges) > 1 and len(known) < len(edges):
+            nothing = np.zeros(len(edges), np.int64)
+            prices = self.policy.price(weights, nothing, nothing)
+            tried = np.flatnonzero(np.isin(edges, np.fromiter(known, np.int64, len(known))))
+        else:
+            prices = np.empty(len(edges))
+            tried = np.arange(len(edges))
+        if len(tried):
+            prices[tried] = self._tried_prices(weights[tried], [known.get(int(e), _NO_EVIDENCE) for e in edges[tried]])
+        return prices
+
+    def _tried_prices(self, weights: Prices, evidence: list[Evidence]) -> Prices:
+        successes = np.array([item.successes for item in evidence])
+        failures = np.array([item.failures for item in evidence])
+        guarded = np.array([item.guarded for item in evidence])
+        prices = self.policy.price(weights, successes, failures)
+        prices = np.where(guarded, self.policy.guarded_price(weights, successes, failures), prices)
+        prices[[item.removed_at is not None for item in evidence]] = np.inf
+        return prices
+
+    def _forget_trees(self, by: str, source: int, target: int, price: float, increased: bool) -> None:
+        """Drop the trees that a changed edge is on, or that it could improve."""
+        for key in [key for key in self.trees if key[0] == by]:
+            tree = self.trees[key]
+            matters = tree.next[source] == target if increased else price + tree.cost[target] < tree.cost[source]
+            if matters:
+                del self.trees[key]
+
+    def _least_rank(self, starts: Ints, goals: Ints) -> int:
+        """The least r > 1 such that one of the r nearest starts has a path to one of the r nearest goals."""
+        low, high, most = 1, 2, max(len(starts), len(goals))
+        while high < most and not self._joined(starts[:high], goals[:high]):
+            low, high = high, 2 * high
+        high = min(high, most)
+        if not self._joined(starts[:high], goals[:high]):
+            raise NoPath(
+                f"no path leads from any of the {len(starts)} nodes near the start to any of the {len(goals)} near the "
+                "goal. Explore more, raise max_dist or k, restore removed edges, or attach farther (within=math.inf)."
+            )
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self._joined(starts[:middle], goals[:middle]):
+                high = middle
+            else:
+                low = middle
+        return high
+
+    def _joined(self, starts: Ints, goals: Ints) -> bool:
+        cost = dijkstra(self._matrices["hops"], indices=goals, min_only=True)
+        return bool(np.isfinite(cost[starts]).any())
+
+
+def _mode(by: str) -> str:
+    if by not in MODES:
+        raise InputError(f"by is {by!r}: expected one of {', '.join(map(repr, MODES))}")
+    return by

@@ -1,0 +1,177 @@
+"""Cleanup policies: what failed and successful tries of an edge do to it."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InputError
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+    """What is known about one edge from trying it.
+
+    Attributes:
+        successes: tries in which the edge's target was reached.
+        failures: tries in which it was not.
+        streak: failures since the last success.
+        removed_at: which `record` call removed the edge (1 is the first ever made); None while it stands.
+        guarded: the policy gave the edge up, but the guard kept it.
+    """
+
+    successes: int = 0
+    failures: int = 0
+    streak: int = 0
+    removed_at: int | None = None
+    guarded: bool = False
+
+    @property
+    def attempts(self) -> int:
+        """Tries in all."""
+        return self.successes + self.failures
+
+    def after(self, reached: bool) -> Evidence:
+        """The evidence after one more try."""
+        if reached:
+            return dataclasses.replace(self, successes=self.successes + 1, streak=0, guarded=False)
+        return dataclasses.replace(self, failures=self.failures + 1, streak=self.streak + 1)
+
+
+def expected_steps(
+    weight: NDArray[Any], successes: NDArray[Any], failures: NDArray[Any], max_steps: float
+) -> NDArray[np.float64]:
+    """Expected steps to get through an edge that is tried until it works, each failure costing `max_steps`.
+
+    With p the mean of Beta(1 + successes, 1 + failures), there are (1 − p) / p failures before the first success.
+    """
+    return np.asarray(weight + max_steps * (1.0 + failures) / (1.0 + successes), np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanupPolicy(abc.ABC):
+    """Decides when an edge is given up and what the planner pays for it. Subclass it for a rule of your own.
+
+    Attributes:
+        guard: never remove an edge whose loss would shrink the largest strongly connected part of the graph; such an
+            edge is only re-priced, by `expected_steps`.
+        max_steps: MaxSteps, what a failed try costs, steps; None: 3 × MaxDist, as in the authors' code.
+    """
+
+    name: ClassVar[str] = ""
+
+    guard: bool = False
+    max_steps: float | None = None
+
+    @abc.abstractmethod
+    def gives_up(self, evidence: Evidence) -> bool:
+        """Whether an edge with this evidence, the last try having failed, should be removed."""
+
+    def price(self, weight: NDArray[Any], successes: NDArray[Any], failures: NDArray[Any]) -> NDArray[np.float64]:
+        """What the planner pays for edges, steps: arrays of one shape in, the same shape out."""
+        return np.asarray(weight, np.float64)
+
+    def guarded_price(
+        self, weight: NDArray[Any], successes: NDArray[Any], failures: NDArray[Any]
+    ) -> NDArray[np.float64]:
+        """What the planner pays for edges that only the guard keeps."""
+        return expected_steps(weight, successes, failures, self.cost_of_failure)
+
+    @property
+    def cost_of_failure(self) -> float:
+        """`max_steps`, once the memory has filled it in."""
+        assert self.max_steps is not None
+        return self.max_steps
+
+    def bound_to(self, max_dist: float) -> CleanupPolicy:
+        """This policy with `max_steps` filled in."""
+        if self.max_steps is None:
+            return dataclasses.replace(self, max_steps=3.0 * max_dist)
+        if isinstance(self.max_steps, bool) or not 0 <= self.max_steps < math.inf:
+            raise InputError(f"max_steps is {self.max_steps!r}: expected a finite number of steps, 0 or more")
+        return self
+
+    def asdict(self) -> dict[str, Any]:
+        """Name and parameters as JSON can hold them; the inverse of `policy_from_dict`."""
+        return {"name": self.name or type(self).__name__, **dataclasses.asdict(self)}
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstFailure(CleanupPolicy):
+    """The paper's rule (Sec. 4.3): an edge is removed when a try of it fails."""
+
+    name = "first-failure"
+
+    def gives_up(self, evidence: Evidence) -> bool:
+        """Always: one failure is enough."""
+        return True
+
+
+@dataclasses.dataclass(frozen=True)
+class SecondFailure(CleanupPolicy):
+    """An edge is removed at its second failure without a success between."""
+
+    name = "second-failure"
+
+    def gives_up(self, evidence: Evidence) -> bool:
+        """At two failures in a row."""
+        return evidence.streak >= 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Belief(CleanupPolicy):
+    """A Beta(1 + successes, 1 + failures) posterior per edge.
+
+    The planner pays the expected number of steps to get through an edge, and an edge is removed when the mean
+    probability that it works falls under `threshold`.
+    """
+
+    name = "belief"
+
+    threshold: float = 0.15
+
+    def __post_init__(self) -> None:
+        """Check the threshold."""
+        if isinstance(self.threshold, bool) or not 0 <= self.threshold <= 1:
+            raise InputError(f"threshold is {self.threshold!r}: expected a probability, from 0 to 1")
+
+    def gives_up(self, evidence: Evidence) -> bool:
+        """When the posterior mean is under the threshold."""
+        return (1 + evidence.successes) / (2 + evidence.attempts) < self.threshold
+
+    def price(self, weight: NDArray[Any], successes: NDArray[Any], failures: NDArray[Any]) -> NDArray[np.float64]:
+        """Expected steps, see `expected_steps`."""
+        return expected_steps(weight, successes, failures, self.cost_of_failure)
+
+
+POLICIES: dict[str, type[CleanupPolicy]] = {policy.name: policy for policy in (FirstFailure, SecondFailure, Belief)}
+
+
+def make_policy(policy: str | CleanupPolicy) -> CleanupPolicy:
+    """A policy from its name, or the policy itself."""
+    if isinstance(policy, CleanupPolicy):
+        return policy
+    if not isinstance(policy, str) or policy not in POLICIES:
+        raise InputError(
+            f"policy is {policy!r}: expected one of {', '.join(map(repr, POLICIES))}, or a CleanupPolicy object such "
+            "as sgm.Belief(threshold=0.2, guard=True)"
+        )
+    return POLICIES[policy]()
+
+
+def policy_from_dict(values: Any) -> CleanupPolicy:
+    """Read what `asdict` wrote for one of the policies here; InputError if it is anything else."""
+    parameters = dict(values) if isinstance(values, dict) else {}
+    name = parameters.pop("name", None)
+    if name not in POLICIES:
+        raise InputError(
+            f"the policy is {name!r}, not one of {', '.join(map(repr, POLICIES))}: give the policy object, policy=…"
+        )
+    if set(parameters) != {field.name for field in dataclasses.fields(POLICIES[name])}:
+        raise InputError(f"the policy {name!r} has parameters {sorted(parameters)}")
+    return POLICIES[name](**parameters)

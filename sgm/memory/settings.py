@@ -1,0 +1,105 @@
+"""The settings of a memory: one frozen record, checked once, written into every file."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import numbers
+from typing import Any
+
+from .errors import InputError
+
+CRITERIA = ("two-way", "incoming", "outgoing", "perceptual", "uniform", "none")
+SCOPES = ("neighbors", "memory")
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """What decides which graph a stream of observations becomes.
+
+    Attributes:
+        criterion: when two observations become one node (Sec. 4.1 and the paper's ablation).
+        tau_a: threshold on C_in and C_out, steps (Eq. 3).
+        tau_p: threshold of the perceptual pre-check in feature space (Eq. 4); infinity switches it off.
+        max_dist: MaxDist, the longest edge, steps (Algorithm 1).
+        k: successors kept for each node by the filter; None keeps all.
+        scope: what ω and s0 range over: the candidate's "neighbors" (authors' code; comparisons are strict) or the
+            whole "memory" (Eq. 3; comparisons are not strict, as printed).
+        size: number of nodes that the "uniform" criterion keeps.
+        seed: seed of the "uniform" criterion.
+        feature_average: how far a merge moves the node's feature towards the new one (authors: 0.05; 0 is off).
+        keep_observations: keep each node's observation, for pictures and for controllers that need goal images.
+    """
+
+    criterion: str = "two-way"
+    tau_a: float = 5.0
+    tau_p: float = 0.05
+    max_dist: float = 10.0
+    k: int | None = 5
+    scope: str = "neighbors"
+    size: int | None = None
+    seed: int = 0
+    feature_average: float = 0.0
+    keep_observations: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every field and make NumPy scalars plain."""
+        _one_of("criterion", self.criterion, CRITERIA)
+        _one_of("scope", self.scope, SCOPES)
+        self._set("tau_a", _number("tau_a", self.tau_a, finite=True))
+        self._set("tau_p", _number("tau_p", self.tau_p))
+        self._set("max_dist", _number("max_dist", self.max_dist, finite=True))
+        self._set("feature_average", _number("feature_average", self.feature_average, high=1.0))
+        self._set("seed", _whole("seed", self.seed, 0))
+        if self.k is not None:
+            self._set("k", _whole("k", self.k, 1, "; None keeps every edge"))
+        if self.criterion == "uniform":
+            self._set("size", _whole("size", self.size, 1, ": the number of nodes that uniform subsampling keeps"))
+        elif self.size is not None:
+            raise InputError(f'size={self.size!r} goes with criterion="uniform"; got criterion={self.criterion!r}')
+        if not isinstance(self.keep_observations, bool):
+            raise InputError(f"keep_observations is {self.keep_observations!r}: expected True or False")
+
+    def _set(self, name: str, value: float) -> None:
+        object.__setattr__(self, name, value)
+
+    @property
+    def strict(self) -> bool:
+        """Whether thresholds are compared with < (authors' code) instead of ≤ (the paper's equations)."""
+        return self.scope == "neighbors"
+
+    def asdict(self) -> dict[str, Any]:
+        """The settings as JSON can hold them; the inverse of `fromdict`."""
+        return {**dataclasses.asdict(self), "tau_p": None if math.isinf(self.tau_p) else self.tau_p}
+
+    @classmethod
+    def fromdict(cls, values: Any) -> Settings:
+        """Read what `asdict` wrote; InputError if it is anything else."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(values, dict) or set(values) != names:
+            raise InputError(f"settings are {values!r}: expected {', '.join(sorted(names))}")
+        return cls(**{**values, "tau_p": off_is_infinite(values["tau_p"])})
+
+
+def off_is_infinite(tau_p: float | None) -> float:
+    """None, "no perceptual check", as the threshold that everything passes."""
+    return math.inf if tau_p is None else tau_p
+
+
+def _one_of(name: str, value: Any, accepted: tuple[str, ...]) -> None:
+    if not isinstance(value, str) or value not in accepted:
+        raise InputError(f"{name} is {value!r}: expected one of {', '.join(map(repr, accepted))}")
+
+
+def _number(name: str, value: Any, *, high: float = math.inf, finite: bool = False) -> float:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= high:
+        raise InputError(f"{name} is {value!r}: expected a number from 0 to {high}")
+    if finite and math.isinf(value):
+        raise InputError(f"{name} is {value!r}: expected a finite number of steps, 0 or more")
+    return float(value)
+
+
+def _whole(name: str, value: Any, low: int, more: str = "") -> int:
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < low:
+        raise InputError(f"{name} is {value!r}: expected a whole number, {low} or more{more}")
+    return int(value)

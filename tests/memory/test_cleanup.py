@@ -1,0 +1,157 @@
+"""Cleanup: what failures and successes do to edges, and what survives them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import sgm
+from tests.conftest import plane
+from tests.memory.oracle import edge_list
+
+
+def ring(policy, n=6, **settings) -> sgm.SparseGraphicalMemory:
+    """N nodes in a directed ring of weight 2, and one shortcut from 0 to 2 of weight 1."""
+    table = np.full((n, n), 50, np.float32)
+    for node in range(n):
+        table[node, (node + 1) % n] = 2.0
+    table[0, 2] = 1.0
+    np.fill_diagonal(table, 0)
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", policy=policy, **settings)
+    memory.extend(np.arange(n))
+    return memory
+
+
+def test_first_failure_removes_an_edge_at_once_and_plans_go_round_it():
+    memory = ring("first-failure")
+    assert memory.plan(0, 2).nodes.tolist() == [0, 2]
+    assert memory.record(0, 2, reached=True) is False
+    assert memory.record(0, 2, reached=False) is True
+    assert memory.plan(0, 2).nodes.tolist() == [0, 1, 2]
+    assert edge_list(memory.removed()) == [(0, 2, 1.0)]
+    assert memory.evidence(0, 2) == sgm.Evidence(successes=1, failures=1, streak=1, removed_at=2)
+    assert memory.evidence(0, 2).attempts == 2
+
+
+def test_second_failure_needs_two_without_a_success_between():
+    memory = ring("second-failure")
+    outcomes = [memory.record(0, 2, reached) for reached in (False, True, False, False)]
+    assert outcomes == [False, False, False, True]
+
+
+def test_belief_prices_edges_by_the_expected_steps_to_get_through():
+    memory = ring(sgm.Belief(max_steps=10.0))
+    assert memory.plan(0, 2).weights.tolist() == [1.0 + 10.0]
+    memory.record(0, 2, True)
+    assert memory.plan(0, 2).weights.tolist() == [1.0 + 10.0 * (1 / 2)]
+    for _ in range(3):
+        memory.record(0, 2, False)
+    # Beta(2, 4): three tries in all go wrong before one works, on average two for each success.
+    assert memory.plan(0, 2, by="hops").weights.tolist() == [1.0 + 10.0 * 4 / 2]
+    assert memory.plan_nodes(0, 2).nodes.tolist() == [0, 2]
+    memory.record_many([0, 1, 0, 1], [1, 2, 1, 2], [True] * 4)
+    assert memory.plan_nodes(0, 2).nodes.tolist() == [0, 1, 2]
+
+
+def test_belief_drops_an_edge_when_it_probably_does_not_work():
+    memory = ring(sgm.Belief(threshold=0.15))
+    removed = [memory.record(0, 2, False) for _ in range(5)]
+    # (1 + 0) / (2 + f) falls under 0.15 at the fifth failure.
+    assert removed == [False, False, False, False, True]
+    assert ring("belief").policy.max_steps == 30.0
+
+
+@pytest.mark.parametrize("policy", [sgm.FirstFailure(guard=True), sgm.Belief(threshold=0.4, guard=True)])
+def test_the_guard_re_prices_an_edge_that_holds_the_graph_together(policy):
+    memory = ring(policy)
+    assert memory.largest_part() == 6
+    assert memory.record(3, 4, False) is False
+    assert memory.largest_part() == 6
+    assert memory.evidence(3, 4).guarded
+    assert memory.plan_nodes(3, 4).weights.tolist() == [2.0 + 30.0 * 2]
+    assert memory.record(0, 2, False) is True
+    memory.record(3, 4, True)
+    assert not memory.evidence(3, 4).guarded
+
+
+def test_a_guarded_cleanup_never_shrinks_the_largest_part():
+    points, table = plane(120)
+    random = np.random.default_rng(0)
+    sizes = {}
+    for guard in (False, True):
+        memory = sgm.SparseGraphicalMemory(
+            sgm.TableDistance(table), lambda rows: points[rows], tau_p=1.0, policy=sgm.FirstFailure(guard=guard)
+        )
+        memory.extend(np.arange(120))
+        before = memory.largest_part()
+        for _ in range(250):
+            edges = memory.edges()
+            pick = random.integers(len(edges.source))
+            memory.record(edges.source[pick], edges.target[pick], False)
+        sizes[guard] = before, memory.largest_part()
+    assert sizes[True][0] == sizes[True][1]
+    assert sizes[False][1] < sizes[False][0]
+
+
+def test_a_rule_of_ones_own_is_a_subclass():
+    class ThreeInAll(sgm.CleanupPolicy):
+        def gives_up(self, evidence):
+            return evidence.failures >= 3
+
+    memory = ring(ThreeInAll())
+    assert [memory.record(0, 2, reached) for reached in (False, True, False, True, False)] == [False] * 4 + [True]
+
+
+def test_removed_edges_come_back_when_restored():
+    memory = ring("first-failure")
+    before = edge_list(memory.edges())
+    memory.record(0, 2, False)
+    memory.record(4, 5, False)
+    assert memory.restore(0, 2) == 1
+    assert memory.plan(0, 2).nodes.tolist() == [0, 2]
+    assert memory.evidence(0, 2) == sgm.Evidence(failures=1)
+    assert memory.restore() == 1 and memory.restore() == 0
+    assert edge_list(memory.edges()) == before
+
+
+def test_removed_edges_stay_removed_and_the_filter_true_when_observations_are_added():
+    points, table = plane(200)
+    memory = sgm.SparseGraphicalMemory(
+        sgm.TableDistance(table), lambda rows: points[rows], tau_p=1.0, max_dist=6.0, k=4
+    )
+    memory.extend(np.arange(100))
+    edges = memory.edges()
+    gone = set()
+    for pick in np.random.default_rng(0).permutation(len(edges.source))[:40]:
+        memory.record(edges.source[pick], edges.target[pick], False)
+        gone.add((int(edges.source[pick]), int(edges.target[pick])))
+    memory.extend(np.arange(100, 200))
+    full = sgm.SparseGraphicalMemory(sgm.TableDistance(table), lambda rows: points[rows], tau_p=1.0, max_dist=6.0, k=4)
+    full.extend(np.arange(200))
+    expected = [edge for edge in edge_list(full.edges()) if edge[:2] not in gone]
+    assert edge_list(memory.edges()) == expected
+    assert {edge[:2] for edge in edge_list(memory.removed())} == gone
+
+
+def test_many_tries_at_once_are_the_same_as_one_by_one():
+    random = np.random.default_rng(3)
+    one, many = ring("second-failure"), ring("second-failure")
+    edges = one.edges()
+    picks = random.integers(0, len(edges.source), 40)
+    u, v, reached = edges.source[picks], edges.target[picks], random.random(40) < 0.4
+    singles = [one.record(a, b, bool(c)) for a, b, c in zip(u, v, reached, strict=True)]
+    assert many.record_many(u, v, reached) == singles
+    assert edge_list(one.edges()) == edge_list(many.edges())
+    assert one.records == many.records == 40
+    assert [one.evidence(a, b) for a, b in zip(u, v, strict=True)] == [
+        many.evidence(a, b) for a, b in zip(u, v, strict=True)
+    ]
+
+
+def test_a_late_try_of_a_removed_edge_is_counted_and_does_not_bring_it_back():
+    memory = ring("first-failure")
+    memory.record(0, 2, False)
+    assert memory.record(0, 2, False) is False
+    memory.record(0, 2, True)
+    assert memory.evidence(0, 2) == sgm.Evidence(successes=1, failures=2, streak=0, removed_at=1)
+    assert (0, 2, 1.0) not in edge_list(memory.edges())

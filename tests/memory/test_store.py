@@ -1,0 +1,379 @@
+"""Memory files: what goes in comes out, and what is not a memory file is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import subprocess
+import sys
+import zlib
+
+import numpy as np
+import pytest
+
+import sgm
+from tests.conftest import plane
+from tests.memory.oracle import edge_list
+
+SETTINGS = {"tau_p": 1.5, "tau_a": 3.0, "max_dist": 6.0, "k": 4}
+
+
+class ImageDistance:
+    """Images whose first two bytes are a position; the embedding is that position."""
+
+    fingerprint = "image-distance-1"
+
+    def embed(self, observations):
+        return np.asarray(observations).reshape(len(observations), -1)[:, :2].astype(np.float32) / 8
+
+    def __call__(self, starts, goals):
+        return np.linalg.norm(starts[:, None] - goals, axis=-1).astype(np.float32)
+
+
+def images(n=80, seed=0) -> np.ndarray:
+    random = np.random.default_rng(seed)
+    ramp = np.add.outer(np.arange(12), np.arange(16)).astype(np.uint8)
+    result = np.repeat(np.repeat(ramp[None, :, :, None], 3, axis=3), n, axis=0)
+    result[:, 0, 0, :2] = random.integers(0, 160, (n, 2))
+    return result
+
+
+def full_memory(**settings) -> sgm.SparseGraphicalMemory:
+    """A memory with merges, features, images, temporal edges, evidence and a removed edge."""
+    memory = sgm.SparseGraphicalMemory(
+        ImageDistance(), lambda x: ImageDistance().embed(x) * 2, keep_observations=True, **{**SETTINGS, **settings}
+    )
+    memory.extend(images(), episode=np.arange(80) // 9)
+    edges = memory.edges()
+    memory.record_many(edges.source[:6], edges.target[:6], np.array([True, False, True, True, False, True]))
+    memory.record(edges.source[0], edges.target[0], True)
+    return memory
+
+
+def same(a: sgm.SparseGraphicalMemory, b: sgm.SparseGraphicalMemory) -> bool:
+    """Whether two memories hold the same, to the last bit."""
+    keys = set(a._graph.evidence) | set(b._graph.evidence)
+    pairs = [(int(a._graph.source.values[e]), int(a._graph.target.values[e])) for e in keys]
+    return (
+        a.settings == b.settings
+        and a.policy == b.policy
+        and a.records == b.records
+        and a.nodes.tolist() == b.nodes.tolist()
+        and a.assignment.tolist() == b.assignment.tolist()
+        and a.embeddings.tobytes() == b.embeddings.tobytes()
+        and a.features.tobytes() == b.features.tobytes()
+        and all(edge_list(a.edges(f)) == edge_list(b.edges(f)) for f in (True, False))
+        and edge_list(a.removed()) == edge_list(b.removed())
+        and [a.evidence(*pair) for pair in pairs] == [b.evidence(*pair) for pair in pairs]
+    )
+
+
+def test_a_saved_memory_comes_back_to_the_last_bit(tmp_path):
+    memory = full_memory(policy=sgm.Belief(threshold=0.3, guard=True))
+    memory.save(tmp_path / "m.sgm")
+    loaded = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", ImageDistance())
+    assert same(memory, loaded)
+    np.testing.assert_array_equal(loaded.observations, memory.observations)
+    assert loaded.observations.dtype == np.uint8
+    assert os.listdir(tmp_path) == ["m.sgm"]
+
+
+def test_a_loaded_memory_goes_on_as_if_it_had_never_been_saved(tmp_path):
+    one, other = full_memory(), full_memory()
+    one.save(tmp_path / "m.sgm")
+    one = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", ImageDistance(), lambda x: ImageDistance().embed(x) * 2)
+    for memory in (one, other):
+        memory.extend(images(40, seed=1), episode=8)
+        memory.record(*(int(end[3]) for end in memory.edges()[:2]), False)
+    assert same(one, other)
+
+
+def test_uint8_images_are_stored_compactly_and_without_loss(tmp_path):
+    full_memory().save(tmp_path / "m.sgm")
+    with contextlib.closing(sqlite3.connect(tmp_path / "m.sgm")) as connection:
+        rows = connection.execute("SELECT length(observation) FROM nodes").fetchall()
+    assert np.mean(rows) < 0.15 * images()[0].nbytes
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.int16, np.bool_])
+def test_observations_of_any_number_type_are_kept(tmp_path, dtype):
+    _, table = plane(20)
+
+    class Points(sgm.TableDistance):
+        def embed(self, observations):
+            return super().embed(np.asarray(observations)[:, 0].astype(int))
+
+    observations = np.stack([np.arange(20), np.arange(20) % 3], axis=1).astype(dtype)
+    memory = sgm.SparseGraphicalMemory(Points(table), criterion="none", keep_observations=True)
+    memory.extend(observations)
+    memory.save(tmp_path / "m.sgm")
+    loaded = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", Points(table))
+    np.testing.assert_array_equal(loaded.observations, observations)
+    assert loaded.observations.dtype == dtype
+
+
+def test_a_live_memory_is_in_its_file_after_every_call(tmp_path):
+    path = tmp_path / "live.sgm"
+    live = sgm.SparseGraphicalMemory.open(path, ImageDistance(), keep_observations=True, **SETTINGS)
+    mirror = sgm.SparseGraphicalMemory(ImageDistance(), keep_observations=True, **SETTINGS)
+
+    def check(act):
+        for memory in (live, mirror):
+            act(memory)
+        assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), mirror)
+
+    check(lambda m: m.extend(images(50), episode=1))
+    check(lambda m: m.add(images(60)[-1], episode=1))
+    check(lambda m: m.record(*(int(end[0]) for end in m.edges()[:2]), True))
+    check(lambda m: m.record(*(int(end[0]) for end in m.edges()[:2]), False))
+    check(lambda m: m.filter(2))
+    check(lambda m: m.restore())
+    check(lambda m: m.extend(images(0)))
+    live.close()
+    assert os.listdir(tmp_path) == ["live.sgm"]
+    with sgm.SparseGraphicalMemory.open(path, ImageDistance()) as again:
+        assert same(again, mirror)
+        again.extend(images(30, seed=5))
+        mirror.extend(images(30, seed=5))
+    assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), mirror)
+
+
+def test_averaged_features_are_durable(tmp_path):
+    path = tmp_path / "live.sgm"
+    with sgm.SparseGraphicalMemory.open(path, ImageDistance(), feature_average=0.05, **SETTINGS) as live:
+        for image in images(60):
+            live.add(image)
+        expected = live.features
+    loaded = sgm.SparseGraphicalMemory.load(path, ImageDistance())
+    np.testing.assert_array_equal(loaded.features, expected)
+    assert not np.array_equal(loaded.features, loaded.embeddings)
+
+
+def test_calls_in_a_group_share_one_transaction(tmp_path):
+    path = tmp_path / "live.sgm"
+    with sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS) as live:
+        live.extend(images(30))
+        with live.group():
+            live.extend(images(30, seed=1))
+            live.record(*(int(end[0]) for end in live.edges()[:2]), False)
+            before = sgm.SparseGraphicalMemory.load(path, ImageDistance())
+            assert len(before.assignment) == 30 and before.records == 0
+        assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), live)
+
+
+def test_a_group_that_raises_keeps_what_had_returned_in_memory_and_in_the_file(tmp_path):
+    path = tmp_path / "live.sgm"
+    with sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS) as live:
+        with pytest.raises(sgm.UnknownNode), live.group():
+            live.extend(images(30))
+            live.record(0, 999, False)
+        assert len(live.assignment) == 30
+        assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), live)
+
+
+def test_a_second_writer_is_refused_and_readers_are_not(tmp_path):
+    path = tmp_path / "live.sgm"
+    live = sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS)
+    live.extend(images(30))
+    with pytest.raises(sgm.StoreError, match=f"being written by process {os.getpid()}"):
+        sgm.SparseGraphicalMemory.open(path, ImageDistance())
+    with pytest.raises(sgm.StoreError, match="being written"):
+        full_memory().save(path)
+    script = (
+        "import sgm, sys; from tests.memory.test_store import ImageDistance\n"
+        "print(len(sgm.SparseGraphicalMemory.load(sys.argv[1], ImageDistance())))\n"
+        "try: sgm.SparseGraphicalMemory.open(sys.argv[1], ImageDistance())\n"
+        "except sgm.StoreError as error: print(error)\n"
+    )
+    shown = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[0] == str(len(live))
+    assert f"process {os.getpid()}" in shown
+    live.close()
+    sgm.SparseGraphicalMemory.open(path, ImageDistance()).close()
+
+
+def test_saving_over_a_file_leaves_either_the_old_or_the_new(tmp_path, monkeypatch):
+    path = tmp_path / "m.sgm"
+    old = full_memory()
+    old.save(path)
+    new = full_memory(k=2)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError("disk on fire")))
+    with pytest.raises(sgm.StoreError, match="disk on fire"):
+        new.save(path)
+    assert os.listdir(tmp_path) == ["m.sgm"]
+    assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), old)
+    monkeypatch.undo()
+    new.save(path)
+    assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), new)
+
+
+def test_a_write_that_fails_leaves_memory_and_file_as_they_were(tmp_path):
+    path = tmp_path / "live.sgm"
+    with sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS) as live:
+        live.extend(images(30))
+        before = sgm.SparseGraphicalMemory.load(path, ImageDistance())
+        blocker = sqlite3.connect(path, isolation_level=None)
+        blocker.execute("BEGIN IMMEDIATE")
+        live._store._connection.execute("PRAGMA busy_timeout = 0")
+        u, v = (int(end[0]) for end in live.edges()[:2])
+        for call in (lambda: live.extend(images(9, seed=3)), lambda: live.record(u, v, False), lambda: live.filter(1)):
+            with pytest.raises(sgm.StoreError, match="locked"):
+                call()
+            assert same(live, before)
+        blocker.close()
+        live.extend(images(9, seed=3))
+        assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), live)
+
+
+def test_another_distance_is_refused_by_fingerprint_and_by_behaviour(tmp_path):
+    class Renamed(ImageDistance):
+        fingerprint = "image-distance-2"
+
+    class Longer(ImageDistance):
+        fingerprint = None
+
+        def __call__(self, starts, goals):
+            return 1.1 * super().__call__(starts, goals)
+
+    class Narrow(ImageDistance):
+        fingerprint = None
+
+        def __call__(self, starts, goals):
+            return starts[:, 5] - goals
+
+    full_memory().save(tmp_path / "m.sgm")
+    for distance, reason in (
+        (Renamed(), "image-distance-1, not image-distance-2"),
+        (Longer(), "steps"),
+        (Narrow(), ""),
+    ):
+        with pytest.raises(sgm.StoreError, match=f"another distance.*{reason}"):
+            sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", distance)
+        with pytest.raises(sgm.StoreError, match="another distance"):
+            sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", distance)
+    assert os.listdir(tmp_path) == ["m.sgm"]
+
+
+def test_other_settings_than_the_files_are_refused(tmp_path):
+    full_memory().save(tmp_path / "m.sgm")
+    with pytest.raises(sgm.StoreError, match=r"made with tau_a=3.0, not 4"):
+        sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", ImageDistance(), tau_a=4)
+    with pytest.raises(sgm.InputError, match="tau_x is not a setting"):
+        sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", ImageDistance(), tau_x=4)
+    sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", ImageDistance(), tau_a=3).close()
+
+
+def test_a_policy_of_ones_own_has_to_be_given_again(tmp_path):
+    class Never(sgm.CleanupPolicy):
+        def gives_up(self, evidence):
+            return False
+
+    full_memory(policy=Never()).save(tmp_path / "m.sgm")
+    with pytest.raises(sgm.StoreError, match="'Never'.*policy="):
+        sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", ImageDistance())
+    assert sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", ImageDistance(), policy=Never()).policy.name == ""
+
+
+def edit(path, statement, *values):
+    connection = sqlite3.connect(path)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+EDITS = {
+    "another schema version": ("PRAGMA user_version = 2", "schema version 2; this release reads and writes version 1"),
+    "another application": ("PRAGMA application_id = 7", "not a memory file"),
+    "a missing table": ("DROP TABLE evidence", "no such table: evidence"),
+    "a missing fact": ("DELETE FROM meta WHERE key = 'settings'", "lacks settings"),
+    "no checksum": ("DELETE FROM meta WHERE key = 'checksum'", "checksum"),
+    "settings that are no JSON": ("UPDATE meta SET value = 'k=5' WHERE key = 'settings'", "damaged"),
+    "a missing node": ("DELETE FROM nodes WHERE id = 3", "not numbered"),
+    "a short embedding": ("UPDATE nodes SET embedding = x'0011' WHERE id = 3", "not of one size"),
+    "an embedding that is text": ("UPDATE nodes SET embedding = 'cos\nsystem' WHERE id = 3", "damaged"),
+    "NaN in an embedding": ("UPDATE nodes SET embedding = x'0000c07f0000c07f' WHERE id = 3", "not all finite"),
+    "a broken image": ("UPDATE nodes SET observation = x'00' WHERE id = 3", "damaged"),
+    "an edge to nowhere": ("UPDATE edges SET target = 1000 WHERE id = 3", "nodes it does not have"),
+    "an edge renumbered": ("UPDATE edges SET id = 100000 WHERE id = 3", "not numbered"),
+    "another distance on an edge": ("UPDATE edges SET distance = distance * 0.5 WHERE id = 3", "changed by hand"),
+    "a forged success": ("UPDATE evidence SET successes = successes + 1", "changed by hand"),
+    "evidence about no edge": (
+        "UPDATE evidence SET edge = 100000 WHERE edge = (SELECT max(edge) FROM evidence)",
+        "edges",
+    ),
+    "a moved observation": ("UPDATE assignments SET nodes = zeroblob(length(nodes))", "changed by hand"),
+    "another threshold": ("UPDATE meta SET value = replace(value, '3.0', '9.0') WHERE key = 'settings'", "by hand"),
+}
+
+
+@pytest.mark.parametrize("what", EDITS)
+def test_a_file_edited_by_hand_is_refused(tmp_path, what):
+    statement, reason = EDITS[what]
+    path = tmp_path / "m.sgm"
+    full_memory().save(path)
+    edit(path, statement)
+    with pytest.raises(sgm.StoreError, match=reason):
+        sgm.SparseGraphicalMemory.load(path, ImageDistance())
+    with pytest.raises(sgm.StoreError, match=reason):
+        sgm.SparseGraphicalMemory.open(path, ImageDistance())
+
+
+def test_truncated_random_and_empty_files_are_refused(tmp_path):
+    whole = tmp_path / "whole.sgm"
+    full_memory().save(whole)
+    data = whole.read_bytes()
+    random = np.random.default_rng(0)
+    contents = [data[:cut] for cut in random.integers(0, len(data), 12)] + [b"", b"hello", random.bytes(5000)]
+    for content in contents:
+        path = tmp_path / "broken.sgm"
+        path.write_bytes(content)
+        with pytest.raises(sgm.StoreError):
+            sgm.SparseGraphicalMemory.load(path, ImageDistance())
+        with pytest.raises(sgm.StoreError):
+            sgm.SparseGraphicalMemory.open(path, ImageDistance())
+    with pytest.raises(sgm.StoreError, match="is not a file"):
+        sgm.SparseGraphicalMemory.load(tmp_path / "none.sgm", ImageDistance())
+
+
+def test_flipped_bytes_are_noticed_or_harmless(tmp_path):
+    whole = tmp_path / "whole.sgm"
+    memory = full_memory()
+    memory.save(whole)
+    data = bytearray(whole.read_bytes())
+    random = np.random.default_rng(1)
+    noticed = 0
+    for position in random.integers(100, len(data), 60):
+        broken = data.copy()
+        broken[position] ^= 1 << int(random.integers(8))
+        path = tmp_path / "broken.sgm"
+        path.write_bytes(broken)
+        try:
+            assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), memory)
+        except sgm.StoreError:
+            noticed += 1
+    assert noticed > 20
+
+
+def test_a_compressed_bomb_is_not_unpacked(tmp_path):
+    path = tmp_path / "m.sgm"
+    full_memory().save(path)
+    edit(path, "UPDATE nodes SET observation = ? WHERE id = 0", zlib.compress(bytes(10_000_000)))
+    with pytest.raises(sgm.StoreError, match="does not unpack"):
+        sgm.SparseGraphicalMemory.load(path, ImageDistance())
+
+
+def test_a_memory_without_its_distance_can_be_looked_at(tmp_path):
+    full_memory().save(tmp_path / "m.sgm")
+    memory = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", None)
+    assert memory.plan_nodes(0, 0).cost == 0
+    with pytest.raises(sgm.InputError, match="without a distance"):
+        memory.plan(images()[0], images()[1])
+
+
+def test_features_are_asked_for_only_when_building(tmp_path):
+    full_memory().save(tmp_path / "m.sgm")
+    memory = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", ImageDistance())
+    memory.plan(images()[0], images()[1])
+    with pytest.raises(sgm.InputError, match="features="):
+        memory.extend(images(3))
