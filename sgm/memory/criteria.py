@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Bools, Ints, ragged
-from .graph import Graph
+from .graph import Graph, Index
 from .settings import Settings
 
 Floats = NDArray[np.float32]
@@ -45,13 +45,13 @@ class Direction(NamedTuple):
     Attributes:
         own: (B, V + B), the way between an observation of the block and x, in this direction.
         opposite: (B, V + B), the same in the other direction, so that opposite[m, x] is x's own way to m.
-        start, other, distance: for each candidate node, its neighbours in this direction and their distance.
+        edges: the graph's edges, by the candidate's end.
+        distance: (E,) distances of all edges.
     """
 
     own: Floats
     opposite: Floats
-    start: Ints
-    other: Ints
+    edges: Index
     distance: Floats
 
 
@@ -80,41 +80,58 @@ def perceptual_pairs(node_features: Floats, features: Floats, settings: Settings
     nodes, size = len(node_features), len(features)
     if np.isinf(settings.tau_p):
         return nonzero(np.arange(nodes + size) < nodes + np.arange(size)[:, None])
-    universe = np.concatenate([node_features, features]).astype(np.float64)
-    own = universe[nodes:]
-    # |a − b|² ≤ τ² is a·b − |b|²/2 ≥ (|a|² − τ²)/2: one matrix product and one comparison. It loses digits, and how
-    # many depends on the block, so it only sieves: what it lets through is measured again from the differences.
-    norms = np.square(universe).sum(axis=1)
-    slack = 1e-12 * universe.shape[1] * norms.max(initial=0) + 1e-30
-    left = np.concatenate([own, np.ones((size, 1))], axis=1)
-    right = np.concatenate([universe, -0.5 * norms[:, None]], axis=1)
-    sieved = left @ right.T >= 0.5 * (norms[nodes:, None] - settings.tau_p**2) - slack
-    observation, candidate = nonzero(sieved)
+    universe = np.concatenate([node_features, features])
+    sieve = _sieve_by_differences if universe.shape[1] <= 8 else _sieve_by_product
+    observation, candidate = nonzero(sieve(universe, nodes, settings.tau_p))
     earlier = candidate < nodes + observation
     observation, candidate = observation[earlier], candidate[earlier]
-    length = np.sqrt(np.square(own[observation] - universe[candidate]).sum(axis=1))
+    # How the sieve rounds depends on the block; what it lets through is measured again, each pair for itself.
+    gap = universe[nodes + observation].astype(np.float64) - universe[candidate]
+    length = np.sqrt(np.square(gap).sum(axis=1))
     near = length < settings.tau_p if settings.strict else length <= settings.tau_p
     return observation[near], candidate[near]
 
 
+def _sieve_by_differences(universe: Floats, nodes: int, tau_p: float) -> Bools:
+    """(B, V + B): every pair within τ_p, and few others; for short features."""
+    squares = np.zeros((len(universe) - nodes, len(universe)), np.float32)
+    for coordinate in universe.T:
+        gap = np.subtract.outer(coordinate[nodes:], coordinate)
+        squares += np.multiply(gap, gap, out=gap)
+    near: Bools = squares <= np.float32(tau_p**2 * (1 + 1e-5) + 1e-30)
+    return near
+
+
+def _sieve_by_product(universe: Floats, nodes: int, tau_p: float) -> Bools:
+    """(B, V + B): every pair within τ_p, and few others; for long features.
+
+    |a − b|² ≤ τ² is a·b − |b|²/2 ≥ (|a|² − τ²)/2: one matrix product and one comparison.
+    """
+    wide = universe.astype(np.float64)
+    norms = np.square(wide).sum(axis=1)
+    slack = 1e-12 * wide.shape[1] * norms.max(initial=0) + 1e-30
+    left = np.concatenate([wide[nodes:], np.ones((len(wide) - nodes, 1))], axis=1)
+    right = np.concatenate([wide, -0.5 * norms[:, None]], axis=1)
+    near: Bools = left @ right.T >= 0.5 * (norms[nodes:, None] - tau_p**2) - slack
+    return near
+
+
 def _directions(settings: Settings, graph: Graph, block: Block) -> list[Direction]:
+    distance = graph.distance.values
     chosen = []
     if settings.criterion in ("two-way", "outgoing"):
-        index = graph.by_source()
-        chosen.append(_direction(block.out, block.into, index.start, index.other, index.edge, graph))
+        chosen.append(Direction(block.out, block.into, _finite(graph.by_source(), distance), distance))
     if settings.criterion in ("two-way", "incoming"):
-        index = graph.by_target()
-        chosen.append(_direction(block.into, block.out, index.start, index.other, index.edge, graph))
+        chosen.append(Direction(block.into, block.out, _finite(graph.by_target(), distance), distance))
     return chosen
 
 
-def _direction(own: Floats, opposite: Floats, start: Ints, other: Ints, edge: Ints, graph: Graph) -> Direction:
-    distance = graph.distance.values[edge]
-    if np.isinf(distance).any():  # edges that only time joins say nothing about distance
-        real = np.isfinite(distance)
-        start = np.concatenate([[0], np.cumsum(real)])[start]
-        other, distance = other[real], distance[real]
-    return Direction(own, opposite, start, other, distance)
+def _finite(index: Index, distance: Floats) -> Index:
+    """The edges of an index that have a distance: those that only time made say nothing about it."""
+    if not len(distance) or distance.max() < np.inf:
+        return index
+    real = np.isfinite(distance[index.edge])
+    return Index(np.concatenate([[0], np.cumsum(real)])[index.start], index.other[real], index.edge[real])
 
 
 def _exceeds(difference: Floats, settings: Settings) -> Bools:
@@ -154,8 +171,9 @@ def _consistent_with_nodes(
 
 def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Direction, settings: Settings) -> Bools:
     """Whether some neighbour of the candidate, a standing node, tells the pair apart."""
-    start = direction.start[candidate]
-    degree = direction.start[candidate + 1] - start
+    index = direction.edges
+    start = index.start[candidate]
+    degree = index.start[candidate + 1] - start
     failed = np.zeros(len(observation), np.bool_)
     low = 0
     # Most pairs differ at one of the first few neighbours, so the rest is looked up only for those that do not.
@@ -165,8 +183,8 @@ def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Directio
         for part in _parts(lengths):
             pairs = alive[part]
             positions, owner = ragged(start[pairs] + low, lengths[part])
-            own = direction.own[observation[pairs][owner], direction.other[positions]]
-            apart = _exceeds(np.abs(direction.distance[positions] - own), settings)
+            own = direction.own[observation[pairs][owner], index.other[positions]]
+            apart = _exceeds(np.abs(direction.distance[index.edge[positions]] - own), settings)
             failed[pairs[owner[apart]]] = True
         low += width
     return failed
@@ -179,7 +197,7 @@ def _fails_anywhere(
 
     With scope "memory" every node counts (Eq. 3), with "neighbors" those within MaxDist of the candidate.
     """
-    nodes = len(direction.start) - 1
+    nodes = len(direction.edges.start) - 1
     failed = np.zeros(len(observation), np.bool_)
     for low, high in ((0, min(32, nodes)), (32, nodes)):
         alive = np.flatnonzero(~failed) if low < high else np.empty(0, np.int64)
@@ -231,7 +249,8 @@ def _has_neighbour(candidate: Ints, direction: Direction, settings: Settings, bl
     """Whether candidates have a neighbour among the standing nodes."""
     result = np.zeros(len(candidate), np.bool_)
     standing = candidate < block.nodes
-    result[standing] = direction.start[candidate[standing] + 1] > direction.start[candidate[standing]]
+    start = direction.edges.start
+    result[standing] = start[candidate[standing] + 1] > start[candidate[standing]]
     members, which = np.unique(candidate[~standing] - block.nodes, return_inverse=True)
     has = np.any(within(direction.own[members, : block.nodes], settings), axis=1)
     result[~standing] = has[which]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,8 @@ class Graph:
 
     def append(self, nodes: int, source: Ints, target: Ints, distance: NDArray[np.float32], temporal: Bools) -> None:
         """Grow to `nodes` nodes and add edges, which must be new."""
+        if nodes == self.nodes and not len(source):
+            return
         self.nodes = nodes
         self.source.append(source)
         self.target.append(target)
@@ -128,9 +130,11 @@ class Graph:
         just as when the filter is applied once before cleanup.
         """
         if self._unfiltered:
-            sources = np.unique(np.concatenate(self._unfiltered))
+            changed = np.zeros(self.nodes, np.bool_)
+            for sources in self._unfiltered:
+                changed[sources[sources < self.nodes]] = True
             self._unfiltered = []
-            self._filter(sources)
+            self._filter(np.flatnonzero(changed))
         return self.kept.values
 
     def removed(self) -> Bools:
@@ -161,13 +165,39 @@ class Graph:
 
     def _filter(self, sources: Ints) -> None:
         index = self.by_source()
-        sources = sources[sources < self.nodes]
         lengths = index.start[sources + 1] - index.start[sources]
         positions, owner = ragged(index.start[sources], lengths)
         edges = index.edge[positions]
         if self._k is None:
             self.kept.values[edges] = True
             return
-        order = np.lexsort((self.weights(edges), owner))
-        rank = np.arange(len(edges)) - (np.cumsum(lengths) - lengths)[owner]
-        self.kept.values[edges[order]] = rank < self._k
+        weights = self.weights(edges)
+        limit = kth_smallest(weights, lengths, self._k)[owner]
+        # Of the edges that tie for the last place those to the lowest targets stay; targets ascend within a source.
+        ties = weights == limit
+        first = np.cumsum(lengths) - lengths
+        seen, below = _running_count(ties, first, owner), np.bincount(owner[weights < limit], minlength=len(sources))
+        self.kept.values[edges] = (weights < limit) | (ties & (seen <= self._k - below[owner]))
+
+
+def kth_smallest(values: NDArray[np.float32], lengths: Ints, k: int) -> NDArray[np.float32]:
+    """The k-th smallest number of each run of `values`; infinity for runs of fewer."""
+    starts = np.cumsum(lengths) - lengths
+    result = np.full(len(lengths), np.inf, np.float32)
+    # Runs of similar length are padded to a common one, so that NumPy can select in all of them at once.
+    magnitude = np.ceil(np.log2(np.maximum(lengths, 1))).astype(np.int64)
+    for group in np.unique(magnitude[lengths >= k]):
+        rows = np.flatnonzero((magnitude == group) & (lengths >= k))
+        column = np.arange(lengths[rows].max())
+        inside = column < lengths[rows, None]
+        padded = np.where(inside, values[np.where(inside, starts[rows, None] + column, 0)], np.float32(np.inf))
+        result[rows] = np.partition(padded, k - 1, axis=1)[:, k - 1]
+    return result
+
+
+def _running_count(mask: Bools, first: Ints, owner: Ints) -> NDArray[Any]:
+    """For each element how many of its run are set up to and including it; runs begin at `first`."""
+    total = np.cumsum(mask)
+    before = np.concatenate([[0], total])[first]
+    count: NDArray[Any] = total - before[owner]
+    return count

@@ -111,6 +111,7 @@ class SparseGraphicalMemory:
         self._builder = Builder(nodes, graph, settings, tail)
         self._planner = Planner(graph, self.policy)
         self._cleanup = Cleanup(graph, self._planner, self.policy, records)
+        self._loaded_fingerprint: str | None = None
         self._store: store.Store | None = None
 
     # -- what it holds -------------------------------------------------------------------------------------------
@@ -177,6 +178,16 @@ class SparseGraphicalMemory:
     def evidence(self, u: int, v: int) -> Evidence:
         """What trying the edge from u to v has shown, removed or not."""
         return self._graph.evidence.get(self._edge(u, v), Evidence())
+
+    def tried(self) -> dict[tuple[int, int], Evidence]:
+        """What trying has shown, by edge (u, v), for every edge that was tried."""
+        source, target = self._graph.source.values, self._graph.target.values
+        return {(int(source[edge]), int(target[edge])): known for edge, known in self._graph.evidence.items()}
+
+    @property
+    def fingerprint(self) -> str | None:
+        """The fingerprint of the distance, its own or that of the file this memory was loaded from."""
+        return getattr(self._distance, "fingerprint", None) or self._loaded_fingerprint
 
     @property
     def records(self) -> int:
@@ -466,10 +477,9 @@ class SparseGraphicalMemory:
     def _plan_between(self, start: int, goal: int, by: str, before: float, after: float) -> Plan:
         route = self._planner.route(start, goal, by)
         nodes = np.array(route.nodes)
-        weights = [self._planner.price_of(u, v) for u, v in zip(route.nodes, route.nodes[1:], strict=False)]
         kept = self._nodes.observation
         waypoints = self._nodes.embedding[nodes] if kept is None else kept[nodes]
-        return Plan(nodes, waypoints, np.array(weights, np.float64), route.cost, before, after)
+        return Plan(nodes, waypoints, self._planner.prices_along(nodes), route.cost, before, after)
 
     @property
     def _write_evidence(self) -> Callable[[Changes, int], None] | None:
@@ -505,7 +515,7 @@ class SparseGraphicalMemory:
         return {
             "settings": self.settings.asdict(),
             "policy": self.policy.asdict(),
-            "fingerprint": getattr(self._distance, "fingerprint", None),
+            "fingerprint": self.fingerprint,
             "records": self.records,
             "tail": None if self._builder.tail is None else list(self._builder.tail),
             "observation": None if kept is None else {"dtype": kept.dtype.str[1:], "shape": list(kept.shape[1:])},
@@ -528,6 +538,7 @@ class SparseGraphicalMemory:
             raise StoreError(f"{path} cannot be read: {error}") from error
         nodes, graph = contents.nodes, contents.graph
         memory._set_up(distance, features, settings, chosen, nodes, graph, contents.tail, int(contents.meta["records"]))
+        memory._loaded_fingerprint = contents.meta["fingerprint"]
         if distance is not None:
             check_distance(path, contents, distance)
         return memory

@@ -62,7 +62,8 @@ class Planner:
         self._tree_bytes = tree_bytes
         self._version = -1
         self._matrices: dict[str, csr_array] = {}
-        self._position: Ints = np.empty(0, np.int64)
+        self._position: Ints = np.empty(0, np.int64)  # of each edge in the matrices' data; −1: filtered out
+        self._keys: Ints = np.empty(0, np.int64)  # target · V + source of each entry, ascending
 
     def tree(self, goal: int, by: str) -> Tree:
         """The tree of shortest paths to a goal node, from the cache if it still holds."""
@@ -139,6 +140,7 @@ class Planner:
         edges = edges[numbered.data]
         self._position = np.full(len(graph), -1)
         self._position[edges] = np.arange(len(edges))
+        self._keys = graph.target.values[edges].astype(np.int64) * graph.nodes + graph.source.values[edges]
         prices = self._prices(edges)
         hops = np.where(np.isinf(prices), np.inf, 1.0)
         shape = numbered.shape
@@ -149,12 +151,10 @@ class Planner:
         self.trees.clear()
         self._version = graph.version
 
-    def price_of(self, source: int, target: int) -> float:
-        """What the planner pays for an edge on a path it returned."""
-        row = self._matrices["distance"]
-        low, high = row.indptr[target], row.indptr[target + 1]
-        position = low + int(np.searchsorted(row.indices[low:high], source))
-        return float(row.data[position])
+    def prices_along(self, nodes: Ints) -> Prices:
+        """What the planner pays for each edge of a path it returned: (L,) nodes to (L − 1,) steps."""
+        positions = np.searchsorted(self._keys, nodes[1:] * self.graph.nodes + nodes[:-1])
+        return np.asarray(self._matrices["distance"].data[positions], np.float64)
 
     def largest_part(self, without: int | None = None) -> int:
         """Nodes in the largest strongly connected part, as if the edge `without` were removed."""

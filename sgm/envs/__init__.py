@@ -1,0 +1,28 @@
+"""Gymnasium environments of the paper's benchmarks; importing this package registers them, and loads none of them.
+
+Example:
+    >>> import gymnasium, sgm.envs
+    >>> env = gymnasium.make("sgm/PointMaze-v0")  # training episodes
+    >>> env = gymnasium.make("sgm/PointMaze-v0", max_episode_steps=600)  # evaluation episodes
+    >>> envs = gymnasium.make_vec("sgm/PointMaze-v0", num_envs=100, max_episode_steps=600)  # arrays, not processes
+"""
+
+from __future__ import annotations
+
+import gymnasium
+
+TRAINING_STEPS = 20  # steps of a training episode, the authors'
+
+
+def _register() -> None:
+    """Register what is not registered yet: a reload must not warn."""
+    if "sgm/PointMaze-v0" not in gymnasium.registry:
+        gymnasium.register(
+            id="sgm/PointMaze-v0",
+            entry_point="sgm.envs.point:PointMazeEnv",
+            vector_entry_point="sgm.envs.point:PointMazeVectorEnv",
+            max_episode_steps=TRAINING_STEPS,
+        )
+
+
+_register()

@@ -1,0 +1,77 @@
+"""Pictures of memories over mazes (needs matplotlib)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgm
+from sgm.envs.mazes import Maze
+
+WALL, FLOOR = "#3b3f46", "#f7f6f2"
+NODE, EDGE, CUT = "#1f4e79", "#7fa8cc", "#d1495b"
+PLANS = ("#e08e0b", "#2a9d4a")
+
+
+def pyplot() -> Any:
+    """matplotlib.pyplot, drawing to files."""
+    try:
+        import matplotlib
+    except ImportError as error:
+        raise sgm.SGMError("pictures need matplotlib: pip install 'sparse-graphical-memory[viz]'") from error
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    return plt
+
+
+def draw_maze(axes: Any, maze: Maze) -> None:
+    """Walls and floor; positions are (row, column), rows downwards."""
+    from matplotlib.colors import ListedColormap
+
+    extent = (0, maze.width, maze.height, 0)
+    axes.imshow(maze.walls, cmap=ListedColormap([FLOOR, WALL]), extent=extent, interpolation="nearest", zorder=0)
+    axes.set(xticks=[], yticks=[], xlim=(0, maze.width), ylim=(maze.height, 0), aspect="equal")
+    for spine in axes.spines.values():
+        spine.set(color=WALL, linewidth=2)
+
+
+def draw_edges(axes: Any, positions: NDArray[Any], edges: sgm.Edges, colour: str = EDGE, **style: Any) -> None:
+    """Edges between nodes at (V, 2) positions."""
+    from matplotlib.collections import LineCollection
+
+    segments = np.stack([positions[edges.source], positions[edges.target]], axis=1)[:, :, ::-1]
+    axes.add_collection(LineCollection(segments, colors=colour, **{"linewidths": 0.5, "zorder": 1, **style}))
+
+
+def draw_nodes(axes: Any, positions: NDArray[Any], size: float = 6) -> None:
+    """Nodes at (V, 2) positions."""
+    axes.scatter(positions[:, 1], positions[:, 0], s=size, color=NODE, linewidths=0, zorder=3)
+
+
+def draw_path(axes: Any, path: NDArray[Any], colour: str, label: str) -> None:
+    """A plan through (L, 2) positions."""
+    axes.plot(path[:, 1], path[:, 0], "-o", color=colour, linewidth=2.2, markersize=3.5, label=label, zorder=4)
+
+
+def draw_ends(axes: Any, start: NDArray[Any], goal: NDArray[Any]) -> None:
+    """Where a plan begins and where it should lead."""
+    for place, marker, label in ((start, "o", "start"), (goal, "*", "goal")):
+        size = 90 if marker == "o" else 220
+        axes.scatter(
+            place[1], place[0], s=size, marker=marker, color="white", edgecolors="black", label=label, zorder=6
+        )
+
+
+def legend_below(axes: Any, columns: int) -> None:
+    """A legend that covers nothing of the picture."""
+    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.01), ncol=columns, frameon=False, fontsize=9)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure and close it."""
+    figure.savefig(path, dpi=150, bbox_inches="tight")
+    pyplot().close(figure)

@@ -1,0 +1,34 @@
+"""What made a result: written beside every one of them."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from datetime import datetime, timezone
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import sgm
+
+_PACKAGES = ("numpy", "scipy", "gymnasium", "torch", "networkx", "matplotlib", "stable-baselines3")
+
+
+def provenance(command: str | None = None) -> dict[str, Any]:
+    """Command (this one of `sgm`, unless another is given), date, versions and machine."""
+    return {
+        "command": command or " ".join(["sgm", *sys.argv[1:]]),
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version(), "sgm": sgm.__version__, **_versions()},
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,90 @@
+"""The command line, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import networkx
+import numpy as np
+import pytest
+
+import sgm
+from sgm.cli import main
+from tests.conftest import plane
+
+
+@pytest.fixture
+def saved(tmp_path):
+    points, table = plane(80)
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), lambda rows: points[rows], tau_p=1.0, max_dist=6.0)
+    memory.extend(np.arange(80))
+    memory.record(*(int(end[0]) for end in memory.edges()[:2]), False)
+    memory.save(tmp_path / "m.sgm")
+    return tmp_path / "m.sgm", memory
+
+
+def test_info_shows_what_a_file_holds(saved, capsys):
+    path, memory = saved
+    assert main(["info", str(path)]) == 0
+    shown = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
+    assert shown["nodes"].strip() == str(len(memory))
+    assert shown["edges removed by cleanup"].strip() == "1"
+    assert "tau_a=5.0" in shown["settings"]
+    assert main(["info", "--json", str(path)]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    assert facts["observations given"] == 80
+    assert facts["edges"] == len(memory.edges().source)
+    before = len(memory.edges(filtered=False).source)
+    assert facts["edges left out by the filter"] == before - facts["edges"]
+    assert facts["distance fingerprint"] == memory.distance.fingerprint
+
+
+@pytest.mark.parametrize("unfiltered", [False, True])
+def test_export_writes_graphml_and_csv(saved, unfiltered, capsys):
+    path, memory = saved
+    more = ["--unfiltered"] if unfiltered else []
+    edges = len(memory.edges(not unfiltered).source)
+    assert main(["export", str(path), *more]) == 0
+    assert networkx.read_graphml(path.with_suffix(".graphml")).number_of_edges() == edges
+    assert main(["export", str(path), "--format", "csv", "--out", str(path.parent / "x.csv"), *more]) == 0
+    lines = (path.parent / "x.csv").read_text().splitlines()
+    assert lines[0] == "source,target,weight,attempts,successes,failures"
+    assert len(lines) == edges + 1
+    assert f"{edges} edges" in capsys.readouterr().out
+
+
+def test_a_file_that_is_no_memory_is_a_clear_error_and_not_a_traceback(tmp_path):
+    (tmp_path / "x.sgm").write_text("hello")
+    done = subprocess.run(
+        [sys.executable, "-m", "sgm", "info", str(tmp_path / "x.sgm")], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("sgm: ")
+    assert "not a database" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_help_explains_every_command(capsys):
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    for command in ("demo", "info", "export"):
+        assert command in shown
+
+
+def test_the_demonstration_ends_with_a_plan_that_no_wall_blocks(tmp_path, capsys):
+    from sgm.envs.mazes import load_maze
+    from sgm.experiments import demo
+
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert "edge removed" in shown
+    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
+    facts = json.loads((tmp_path / "run.json").read_text())
+    memory = sgm.SparseGraphicalMemory.load(tmp_path / "memory.sgm", None)
+    maze = load_maze("FourRooms", resize=5, thin=True)
+    places = demo.sample_positions(maze, 1500, 0)[memory.nodes]
+    assert demo.first_blocked_leg(maze, places, np.array(facts["plan"]["nodes"])) is None
+    assert len(memory.removed().source) >= 1
