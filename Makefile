@@ -11,8 +11,8 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
-run: $(VENV)/run.stamp  ## Install, build a memory in a maze, plan, cut an edge, replan, draw it
-	@$(BIN)/sgm demo --out runs/demo
+run: $(VENV)/run.stamp  ## Install and run PointEnv end to end: train, build, clean up, evaluate, report
+	@$(BIN)/sgm run point
 
 test: lint  ## Install, lint, type-check and run the tests
 	@$(BIN)/python -m pytest -n 2
@@ -28,6 +28,8 @@ format: $(VENV)/dev.stamp  ## Rewrite the sources in house style
 
 bench: $(VENV)/dev.stamp  ## Measure every speed claim against its baseline, in one run
 	@$(BIN)/python -m benchmarks.memory --out results/memory
+	@$(BIN)/python -m benchmarks.d3pg --out results/d3pg
+	@$(BIN)/python -m benchmarks.navigation --out results/navigation
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
@@ -37,10 +39,10 @@ $(BIN)/python:
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (once)"
-	@$(PIP) install -e '.[viz]'
+	@$(PIP) install -e '.[learn,viz]'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (once)"
-	@$(PIP) install -e '.[dev]'
+	@$(PIP) install -e '.[dev,learn,baselines]'
 	@touch $@ $(VENV)/run.stamp

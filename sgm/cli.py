@@ -43,6 +43,10 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="which observations are made (default: %(default)s)")
     demo.set_defaults(run=_demo)
 
+    run = commands.add_parser("run", help="a benchmark of the paper, from training to the report")
+    environments = run.add_subparsers(required=True, metavar="ENVIRONMENT")
+    _add_point(environments.add_parser("point", help="PointEnv: SoRB, SoRB + SGM and agents without a memory"))
+
     info = commands.add_parser("info", help="what a memory file holds")
     info.add_argument("file", type=Path, help="a memory file")
     info.add_argument("--json", action="store_true", help="as JSON instead of a table")
@@ -58,6 +62,58 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument("--unfiltered", action="store_true", help="the graph as before the k-nearest filter")
     export.set_defaults(run=_export)
     return parser
+
+
+def _add_point(parser: argparse.ArgumentParser) -> None:
+    from sgm.experiments.point import METHODS, PointSettings
+
+    default = PointSettings()
+    parser.description = (
+        "Train a distance and a controller, build the memories, evaluate them before and after filtering, clean up, "
+        "evaluate again, and write results.json, memories, weights, figures and report.html. A run that was "
+        "interrupted goes on when the same command is given again."
+    )
+    add = parser.add_argument
+    add("--seeds", type=int, nargs="+", default=list(default.seeds), help="seeds to run (default: 0)")
+    add("--methods", nargs="+", choices=METHODS, default=list(default.methods), metavar="METHOD",
+        help=f"some of {', '.join(METHODS)} (default: {' '.join(default.methods)})")  # fmt: skip
+    add("--episodes", type=int, help=f"evaluation episodes a seed (default: {default.episodes})")
+    add("--cleanup-steps", type=int, help=f"environment steps of cleanup (default: {default.cleanup_steps})")
+    add("--checkpoints", type=int, nargs="+", help="cleanup steps after which to evaluate (default: "
+        + " ".join(map(str, default.checkpoints)) + ")")  # fmt: skip
+    add("--buffer-size", type=int, help=f"observations to build from (default: {default.buffer_size})")
+    add("--maze", default=default.maze, help="FourRooms, U, Tree, Spiral11, Random15, Random15+4, … or a text file "
+        "with # for walls and . for free cells (default: %(default)s)")  # fmt: skip
+    add("--maze-seed", type=int, default=0, help="which random maze (default: 0)")
+    add("--resize", type=int, default=default.resize, help="inflate cells by this factor (default: %(default)s)")
+    thickness = parser.add_mutually_exclusive_group()
+    thickness.add_argument("--thin", action="store_true", default=True, help="walls one cell thick (default)")
+    thickness.add_argument("--thick", dest="thin", action="store_false", help="walls inflated like free space")
+    add("--difficulty", type=float, default=default.difficulty, help="goal distance as a share of the largest "
+        "(default: %(default)s)")  # fmt: skip
+    add("--criterion", default=default.criterion, help="merging criterion of sorb+sgm (default: %(default)s)")
+    add("--policy", default=default.policy, help="cleanup policy: first-failure, second-failure or belief "
+        "(default: %(default)s)")  # fmt: skip
+    add("--by", choices=["distance", "hops"], default=default.by, help="plan by (default: %(default)s)")
+    add("--agents", type=int, help=f"agents that clean at once (default: {default.agents})")
+    add("--iterations", type=int, help=f"training iterations (default: {default.iterations})")
+    add("--quick", action="store_true", help="tiny budgets, to see that everything works; results mean nothing")
+    add("--out", type=Path, default=Path("runs/point"), help="folder to write to (default: %(default)s)")
+    add("--resume", action=argparse.BooleanOptionalAction, default=True, help="go on with what the folder holds")
+    add("--no-progress", action="store_true", help="no progress bars")
+    parser.set_defaults(run=_run_point)
+
+
+def _run_point(options: argparse.Namespace) -> None:
+    import dataclasses
+
+    from sgm.experiments.point import QUICK, PointRun, PointSettings
+
+    names = [field.name for field in dataclasses.fields(PointSettings)]
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    settings = PointSettings(**{**(QUICK if options.quick else {}), **given})
+    PointRun(settings, options.out, resume=options.resume, progress=not options.no_progress).run()
 
 
 def _demo(options: argparse.Namespace) -> None:

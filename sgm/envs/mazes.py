@@ -19,6 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage, sparse
 from scipy.sparse import csgraph
 
+from sgm.memory.errors import InputError
+
 FOUR_ROOMS = """
 .....#.....
 .....#.....
@@ -79,7 +81,7 @@ class Maze:
         walls: (height, width) bool, True where there is a wall. Read-only.
 
     Raises:
-        ValueError: if there is no free cell, or if some free cells cannot be reached from the others.
+        InputError: if there is no free cell, or if some free cells cannot be reached from the others.
     """
 
     name: str
@@ -88,7 +90,7 @@ class Maze:
     def __post_init__(self) -> None:
         walls = np.array(self.walls, dtype=np.bool_)
         if walls.ndim != 2 or walls.all():
-            raise ValueError(
+            raise InputError(
                 f"maze {self.name!r} has walls of shape {walls.shape} and {int((~walls).sum())} free cells; "
                 "a maze is a (height, width) array of booleans (True: wall) with at least one free cell"
             )
@@ -102,12 +104,12 @@ class Maze:
         lines = text.strip("\r\n").splitlines()
         for number, line in enumerate(lines, start=1):
             if len(line) != len(lines[0]):
-                raise ValueError(
+                raise InputError(
                     f"maze {name!r}: line {number} has {len(line)} characters, line 1 has {len(lines[0])}; make all "
                     "lines equally long ('.' instead of ' ' keeps free cells at the end of a line visible)"
                 )
             if stray := re.search(r"[^#. ]", line):
-                raise ValueError(
+                raise InputError(
                     f"maze {name!r}: {stray.group()!r} in line {number}, column {stray.start() + 1}; accepted are "
                     "'#' (wall), '.' and ' ' (free)"
                 )
@@ -163,7 +165,7 @@ class Maze:
         cannot; ours may not. FourRooms has no such place, thick or thin.
         """
         if len(self.cells) > MAX_FREE_CELLS:
-            raise ValueError(
+            raise InputError(
                 f"maze {self.name!r} has {len(self.cells):,} free cells; distances are tabulated for at most "
                 f"{MAX_FREE_CELLS:,}: choose a smaller `resize` or a smaller maze"
             )
@@ -200,11 +202,11 @@ class Maze:
         One read back from a float32 observation may have been rounded across the edge of a wall: it is moved back.
 
         Raises:
-            ValueError: if one is not finite, outside the map or in a wall; `what` is what the message calls it.
+            InputError: if one is not finite, outside the map or in a wall; `what` is what the message calls it.
         """
         given = np.array(positions, dtype=np.float64)
         if given.ndim == 0 or given.shape[-1] != 2 or not np.isfinite(given).all():
-            raise ValueError(f"{what} is {positions!r}; give finite (row, column) pairs in cells")
+            raise InputError(f"{what} is {positions!r}; give finite (row, column) pairs in cells")
         settled = np.atleast_2d(given)
         slack = self.size * np.finfo(np.float32).eps
         for nudge in itertools.product((0.0, -1.0, 1.0), repeat=2):
@@ -213,7 +215,7 @@ class Maze:
             settled[better] = moved[better]
         if not self.is_free(settled).all():
             row, column = settled[~self.is_free(settled)][0]
-            raise ValueError(
+            raise InputError(
                 f"{what} ({row:g}, {column:g}) is in a wall or outside maze {self.name!r}; give (row, column) in "
                 f"cells, 0 ≤ row < {self.height} and 0 ≤ column < {self.width}, in a free cell (see `Maze.cells`)"
             )
@@ -227,7 +229,7 @@ class Maze:
         that touch only at a corner come apart.
         """
         if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)) or factor < 1:
-            raise ValueError(f"resize is {factor!r}; give a whole number of at least 1")
+            raise InputError(f"resize is {factor!r}; give a whole number of at least 1")
         if factor == 1:
             return self
         if thin:
@@ -252,7 +254,7 @@ def load_maze(name: str | os.PathLike[str], resize: int = 1, thin: bool = False,
 def spiral(size: int) -> NDArray[np.bool_]:
     """Walls of a spiral corridor from the corner (0, 0) inwards -> (size, size) bool."""
     if size < 3:
-        raise ValueError(f"a spiral of size {size} has no room to turn; give a size of at least 3, as in 'Spiral11'")
+        raise InputError(f"a spiral of size {size} has no room to turn; give a size of at least 3, as in 'Spiral11'")
     walls = np.ones((size, size), dtype=np.bool_)
     row = column = 0
     walls[row, column] = False
@@ -272,7 +274,7 @@ def random_maze(size: int, seed: int = 0, loops: int = 0) -> NDArray[np.bool_]:
     rooms); `loops` further walls between neighbouring rooms are then opened.
     """
     if size < 3 or size % 2 == 0:
-        raise ValueError(
+        raise InputError(
             f"a random maze of size {size} is not possible; give an odd size of at least 3, as in 'Random15'"
         )
     rng = np.random.default_rng(seed)
@@ -301,7 +303,7 @@ def _open_loops(walls: NDArray[np.bool_], loops: int, rng: np.random.Generator) 
     closed = np.argwhere(walls)
     doors = closed[closed.sum(axis=1) % 2 == 1]
     if loops > len(doors):
-        raise ValueError(
+        raise InputError(
             f"{loops} loops asked of a random maze with {len(doors)} walls between rooms; give 0 to {len(doors)}"
         )
     walls[tuple(rng.choice(doors, size=loops, replace=False).T)] = False
@@ -319,7 +321,7 @@ def _base_maze(name: str | os.PathLike[str], seed: int) -> Maze:
         if match["loops"] is None:
             return Maze(text, spiral(size))
     if not Path(text).is_file():
-        raise ValueError(f"no maze is called {text!r}, and there is no such file; accepted: {ACCEPTED_NAMES}")
+        raise InputError(f"no maze is called {text!r}, and there is no such file; accepted: {ACCEPTED_NAMES}")
     return Maze.from_text(Path(text).read_text(encoding="utf-8"), text)
 
 
@@ -332,14 +334,14 @@ def _widen(walls: NDArray[np.bool_], factor: int) -> NDArray[np.bool_]:
 
 
 def _require_one_region(name: str, walls: NDArray[np.bool_]) -> None:
-    """Raise ValueError with the cells that are cut off from the largest free region, if any are."""
+    """Raise InputError with the cells that are cut off from the largest free region, if any are."""
     regions, count = ndimage.label(~walls)
     if count == 1:
         return
     largest = 1 + np.bincount(regions.ravel())[1:].argmax()
     cut_off = [(int(i), int(j)) for i, j in np.argwhere((regions != 0) & (regions != largest))]
     listed = ", ".join(map(str, cut_off[:10])) + (f" and {len(cut_off) - 10} more" if len(cut_off) > 10 else "")
-    raise ValueError(
+    raise InputError(
         f"maze {name!r} has {count} separate free regions; a maze needs exactly one. Not reachable from the largest "
         f"(row, column, from 0): {listed}. Open a wall beside them or fill them with '#'"
     )

@@ -21,6 +21,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from sgm.envs.mazes import PAD, Maze, load_maze
+from sgm.memory.errors import InputError
 
 Floats = NDArray[np.float64]
 Observation = dict[str, NDArray[np.float32]]
@@ -229,7 +230,7 @@ class PointMaze:
         """Check reset options; `shape` is that of all starts, and `rows` are those which matter."""
         options = options or self.reset_options
         if unknown := sorted(set(options) - set(OPTIONS)):
-            raise ValueError(f"reset got unknown options {unknown}; accepted: {', '.join(OPTIONS)}")
+            raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(OPTIONS)}")
         places: dict[str, Floats | None] = {"start": None, "goal": None}
         for what in places:
             if options.get(what) is not None:
@@ -241,7 +242,7 @@ class PointMaze:
         try:
             positions = np.array(np.broadcast_to(np.asarray(given, dtype=np.float64), shape))
         except ValueError as error:
-            raise ValueError(f"{what} is {given!r}; give (row, column) in cells, of shape (2,) or {shape}") from error
+            raise InputError(f"{what} is {given!r}; give (row, column) in cells, of shape (2,) or {shape}") from error
         positions[rows] = self.maze.settle(positions[rows], what)
         return positions
 
@@ -253,14 +254,14 @@ class PointMaze:
         if not asked:
             return None
         if len(asked) > 1 and not asked.keys() <= BOUNDS:
-            raise ValueError(f"reset got {asked}; give difficulty, uniform, or min_distance and/or max_distance")
+            raise InputError(f"reset got {asked}; give difficulty, uniform, or min_distance and/or max_distance")
         if options.get("start") is not None and options.get("goal") is not None:
-            raise ValueError(f"reset got start, goal and {asked}; start and goal leave nothing to draw: drop one")
+            raise InputError(f"reset got start, goal and {asked}; start and goal leave nothing to draw: drop one")
         low, high = self._bounds(asked)
         # Distances are whole numbers; the slack keeps a bound admissible that came out as, say, 3.0000000000000004.
         least, largest = max(0, int(np.ceil(low - 1e-9))), int(min(np.floor(high + 1e-9), self.maze.diameter))
         if least > largest:
-            raise ValueError(
+            raise InputError(
                 f"reset got {asked}, but no two cells are from {low:g} to {high:g} cells apart: "
                 f"distances in {self.maze!r} are the whole numbers from 0 to {self.maze.diameter}"
             )
@@ -298,7 +299,7 @@ class PointMaze:
         """A random position from `low` to `high` cells from `anchor`: (2,) -> (2,) float64, cells."""
         distances = self.maze.distances[self.maze.cell_ids(anchor)]
         if distances.max() < low:
-            raise ValueError(
+            raise InputError(
                 f"no cell is {low} cells or more from ({anchor[0]:g}, {anchor[1]:g}): the farthest is "
                 f"{distances.max()} away; give another position or a smaller distance"
             )
@@ -570,13 +571,13 @@ def _is_number(value: Any, least: float, largest: float = np.inf) -> bool:
 
 
 def _require(condition: Any, what: str, given: Any, accepted: str) -> None:
-    """Raise ValueError with what was given and what is accepted, unless the condition holds."""
+    """Raise InputError with what was given and what is accepted, unless the condition holds."""
     if not condition:
-        raise ValueError(f"{what} is {given!r}; give {accepted}")
+        raise InputError(f"{what} is {given!r}; give {accepted}")
 
 
 def _check_actions(actions: ArrayLike, count: int) -> Floats:
-    """Actions as (count, 2) float64; ValueError if they are not that."""
+    """Actions as (count, 2) float64; InputError if they are not that."""
     array = np.asarray(actions, dtype=np.float64)
     _require(
         array.shape == (count, 2) and np.isfinite(array).all(),

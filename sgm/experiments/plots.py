@@ -14,6 +14,8 @@ from sgm.envs.mazes import Maze
 WALL, FLOOR = "#3b3f46", "#f7f6f2"
 NODE, EDGE, CUT = "#1f4e79", "#7fa8cc", "#d1495b"
 PLANS = ("#e08e0b", "#2a9d4a")
+TRACK = "#6b2c91"
+METHOD = {"sorb": "#c2570c", "sorb+sgm": NODE}
 
 
 def pyplot() -> Any:
@@ -44,7 +46,7 @@ def draw_edges(axes: Any, positions: NDArray[Any], edges: sgm.Edges, colour: str
     from matplotlib.collections import LineCollection
 
     segments = np.stack([positions[edges.source], positions[edges.target]], axis=1)[:, :, ::-1]
-    axes.add_collection(LineCollection(segments, colors=colour, **{"linewidths": 0.5, "zorder": 1, **style}))
+    axes.add_collection(LineCollection(list(segments), colors=colour, **{"linewidths": 0.5, "zorder": 1, **style}))
 
 
 def draw_nodes(axes: Any, positions: NDArray[Any], size: float = 6) -> None:
@@ -52,9 +54,17 @@ def draw_nodes(axes: Any, positions: NDArray[Any], size: float = 6) -> None:
     axes.scatter(positions[:, 1], positions[:, 0], s=size, color=NODE, linewidths=0, zorder=3)
 
 
-def draw_path(axes: Any, path: NDArray[Any], colour: str, label: str) -> None:
+def draw_path(axes: Any, path: NDArray[Any], colour: str, label: str, **style: Any) -> None:
     """A plan through (L, 2) positions."""
-    axes.plot(path[:, 1], path[:, 0], "-o", color=colour, linewidth=2.2, markersize=3.5, label=label, zorder=4)
+    look = {"linestyle": "-", "marker": "o", "linewidth": 2.2, "markersize": 3.5, "zorder": 4, **style}
+    axes.plot(path[:, 1], path[:, 0], color=colour, label=label, **look)
+
+
+def draw_failed(axes: Any, positions: NDArray[Any], edges: sgm.Edges, label: str) -> None:
+    """Edges that failed, each with a cross on its middle: not by colour alone."""
+    draw_edges(axes, positions, edges, CUT, linewidths=2.2, zorder=5)
+    middle = (positions[edges.source] + positions[edges.target]) / 2
+    axes.scatter(middle[:, 1], middle[:, 0], s=46, marker="x", color=CUT, linewidths=2.2, label=label, zorder=5.5)
 
 
 def draw_ends(axes: Any, start: NDArray[Any], goal: NDArray[Any]) -> None:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from .errors import DistanceError, InputError
 
 Floats = NDArray[np.float32]
+_DIAGONAL = 16  # without `pairs`, single distances are the diagonals of blocks of this size
 Features = Callable[[Any], Any]
 
 
@@ -18,8 +19,9 @@ Features = Callable[[Any], Any]
 class Distance(Protocol):
     """Steps needed to go from one observation to another: asymmetric, finite, never negative.
 
-    An optional `fingerprint` attribute (str) is written into memory files, and a file refuses to open with a
-    distance of another fingerprint.
+    Two optional attributes are used where they exist. `fingerprint` (str) is written into memory files, and a file
+    refuses to open with a distance of another fingerprint. `pairs(starts, goals)`, (n, e) and (n, e) to (n,) float32,
+    gives single distances without the table around them, which a navigator asks for at every step.
     """
 
     def embed(self, observations: Any) -> NDArray[Any]:
@@ -83,6 +85,22 @@ def between(distance: Distance, starts: Floats, goals: Floats) -> Floats:
             f"distance returned {steps[row, column]} from start {row} to goal {column} of a block: a distance is a "
             "finite number of steps, 0 or more. Clip it (for example at the longest episode) before giving it here."
         )
+    return steps
+
+
+def paired(distance: Distance, starts: Floats, goals: Floats) -> Floats:
+    """Distances from each start to the goal beside it, checked: (n, e) and (n, e) to (n,) float32 steps."""
+    function = getattr(distance, "pairs", None)
+    if function is None:
+        parts = range(0, len(starts), _DIAGONAL)
+        blocks = [between(distance, starts[low : low + _DIAGONAL], goals[low : low + _DIAGONAL]) for low in parts]
+        return np.concatenate([np.diagonal(block) for block in blocks]) if blocks else np.empty(0, np.float32)
+    steps = _as_float32(function(starts, goals), "distance.pairs")
+    if steps.shape != (len(starts),):
+        raise DistanceError(f"distance.pairs returned an array of shape {steps.shape}: expected {(len(starts),)}")
+    if len(steps) and not (steps.min() >= 0 and steps.max() < np.inf):
+        bad = steps[~(np.isfinite(steps) & (steps >= 0))][0]
+        raise DistanceError(f"distance.pairs returned {bad}: a distance is a finite number of steps, 0 or more")
     return steps
 
 

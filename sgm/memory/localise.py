@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Bools, Ints
-from .distance import Distance, Floats, between
+from .distance import Distance, Floats, between, paired
+from .nodes import Nodes
 from .planner import Near
 
-_PROBES = 8  # nodes that are enough to refute most "waypoint reached" claims
+_WITNESSES = 3  # nodes kept for each waypoint that told it apart from where an agent was
+_ROW_BYTES = 1 << 26  # worth of waypoints' distances to all nodes that is kept
 
 
 def nearest(distances: Floats) -> Near:
@@ -25,18 +29,68 @@ def ranked(distances: NDArray[np.float32], allowed: Bools) -> Near:
     return Near(order, distances[order])
 
 
-def reached(distance: Distance, nodes: Floats, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
-    """Whether ‖d(s, ·) − d(w, ·)‖∞ < cutoff over all nodes, for (n, e) states and (n,) waypoint nodes.
+class WaypointTest:
+    """Whether waypoints have been reached: ‖d(s, ·) − d(w, ·)‖∞ < cutoff over all nodes.
 
-    A few nodes suffice to refute it exactly, and nearly always do; only a pass needs all.
+    One node suffices to refute that exactly. The waypoint itself does so nearly always; then those nodes are asked that
+    refuted it for this waypoint before; only what passes them needs all nodes.
     """
-    spread = np.linspace(0, len(nodes) - 1, min(_PROBES, len(nodes))).astype(np.int64)
-    passed = np.arange(len(states))
-    for columns in (np.unique(np.concatenate([waypoints, spread])), np.arange(len(nodes))):
-        if len(passed):
-            ours = between(distance, states[passed], nodes[columns])
-            theirs = between(distance, nodes[waypoints[passed]], nodes[columns])
-            passed = passed[np.abs(ours - theirs).max(axis=1) < np.float32(cutoff)]
-    result = np.zeros(len(states), np.bool_)
-    result[passed] = True
-    return result
+
+    def __init__(self, nodes: Nodes) -> None:
+        """Test against these nodes."""
+        self._nodes = nodes
+        self._to_itself: Floats = np.empty(0, np.float32)
+        self._witnesses: Ints = np.empty((0, _WITNESSES), np.int64)
+        self._rows: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
+
+    def __call__(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
+        """(n, e) states and (n,) waypoint nodes to (n,) bool."""
+        self._refresh(distance)
+        limit = np.float32(cutoff)
+        standing = self._nodes.embedding
+        gap = paired(distance, states, standing[waypoints]) - self._to_itself[waypoints]
+        left = np.flatnonzero(np.abs(gap) < limit)
+        left = left[~self._refuted(distance, states[left], waypoints[left], limit)]
+        result = np.zeros(len(states), np.bool_)
+        if len(left):
+            gaps = np.abs(between(distance, states[left], standing) - self._rows_of(distance, waypoints[left]))
+            worst = gaps.argmax(axis=1)
+            result[left] = passed = gaps[np.arange(len(left)), worst] < limit
+            self._remember(waypoints[left[~passed]], worst[~passed])
+        return result
+
+    def _refuted(self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32) -> Bools:
+        """Which claims the known witnesses refute."""
+        refuted = np.zeros(len(states), np.bool_)
+        for witness in self._witnesses[waypoints].T:
+            asked = np.flatnonzero(~refuted & (witness >= 0))
+            if len(asked):
+                theirs = self._rows_of(distance, waypoints[asked])[np.arange(len(asked)), witness[asked]]
+                ours = paired(distance, states[asked], self._nodes.embedding[witness[asked]])
+                refuted[asked] = np.abs(ours - theirs) >= limit
+        return refuted
+
+    def _remember(self, waypoints: Ints, witnesses: Ints) -> None:
+        """The latest witness is asked first from now on."""
+        for waypoint, witness in zip(waypoints, witnesses, strict=True):
+            others = [other for other in self._witnesses[waypoint] if other != witness]
+            self._witnesses[waypoint] = [witness, *others][:_WITNESSES]
+
+    def _refresh(self, distance: Distance) -> None:
+        """Nodes never change, but there may be more of them than last time, or none of those known any more."""
+        standing = self._nodes.embedding
+        if len(self._to_itself) != len(standing):
+            self._rows.clear()
+            self._witnesses = np.full((len(standing), _WITNESSES), -1)
+            self._to_itself = paired(distance, standing, standing)
+
+    def _rows_of(self, distance: Distance, waypoints: Ints) -> Floats:
+        """(n, V) steps from waypoints to all nodes, from the cache where they are known."""
+        missing = np.array([node for node in np.unique(waypoints) if int(node) not in self._rows], np.int64)
+        standing = self._nodes.embedding
+        if len(missing):
+            self._rows.update(zip(missing.tolist(), between(distance, standing[missing], standing), strict=True))
+        rows = np.stack([self._rows[node] for node in waypoints.tolist()])
+        while len(self._rows) > max(1, _ROW_BYTES // (4 * len(standing))):
+            self._rows.popitem(last=False)
+        return rows

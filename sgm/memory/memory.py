@@ -20,7 +20,7 @@ from .certificate import Certificate, certify
 from .cleanup import Changes, Cleanup
 from .compatible import check_distance, check_settings
 from .criteria import within as is_within
-from .distance import Distance, Features, Floats, batch_of_one, between, count, embed
+from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, paired
 from .errors import EmptyMemory, InputError, NoPath, StoreError, UnknownEdge, UnknownNode
 from .graph import Edges, Graph
 from .lock import WriterLock
@@ -110,6 +110,7 @@ class SparseGraphicalMemory:
         self._graph.set_filter(settings.k)
         self._builder = Builder(nodes, graph, settings, tail)
         self._planner = Planner(graph, self.policy)
+        self._waypoint_test = localise.WaypointTest(nodes)
         self._cleanup = Cleanup(graph, self._planner, self.policy, records)
         self._loaded_fingerprint: str | None = None
         self._store: store.Store | None = None
@@ -243,19 +244,49 @@ class SparseGraphicalMemory:
 
     # -- localisation --------------------------------------------------------------------------------------------
 
-    def localise(self, observations: Any, *, as_goals: bool = False) -> Near:
+    def embed(self, observations: Any) -> Floats:
+        """The distance's embeddings of (n, ...) observations, checked: (n, e) float32.
+
+        The methods below take them in the place of observations with `embedded=True`, so that an agent embeds what it
+        sees once a step.
+        """
+        return embed(self.distance, observations, self._nodes.embedding_width)
+
+    def steps_to_nodes(self, observations: Any, *, embedded: bool = False) -> Floats:
+        """d(s, ·): (n, ...) observations to (n, V) float32 steps to each node."""
+        return between(self.distance, self._embedding(observations, embedded), self._nodes.embedding)
+
+    def steps_from_nodes(self, observations: Any, *, embedded: bool = False) -> Floats:
+        """d(·, g): (n, ...) observations to (n, V) float32 steps from each node."""
+        steps = between(self.distance, self._nodes.embedding, self._embedding(observations, embedded))
+        return np.ascontiguousarray(steps.T)
+
+    def steps(self, starts: Any, goals: Any, *, embedded: bool = False) -> Floats:
+        """d(s, g) for each pair: (n, ...) and (n, ...) observations to (n,) float32 steps."""
+        ends = self._embedding(starts, embedded), self._embedding(goals, embedded)
+        if len(ends[0]) != len(ends[1]):
+            raise InputError(f"got {len(ends[0])} starts and {len(ends[1])} goals: expected as many of each")
+        return paired(self.distance, *ends)
+
+    def localise(self, observations: Any, *, as_goals: bool = False, embedded: bool = False) -> Near:
         """The nearest node of each observation and its distance: d(s, ·), or d(·, g) for goals; (n,) and (n,)."""
         self._require_nodes()
-        embedding = self._embed(observations)
-        return localise.nearest(self._to_nodes(embedding, as_goals))
+        steps = self.steps_from_nodes if as_goals else self.steps_to_nodes
+        return localise.nearest(steps(observations, embedded=embedded))
 
-    def reached(self, observations: Any, waypoints: ArrayLike, cutoff: float = 1.0) -> Bools:
+    def reached(self, observations: Any, waypoints: ArrayLike, cutoff: float = 1.0, *, embedded: bool = False) -> Bools:
         """Whether ‖d(s, ·) − d(w, ·)‖∞ over the memory is under `cutoff`: (n, ...) and (n,) node ids to (n,) bool."""
-        embedding = self._embed(observations)
+        embedding = self._embedding(observations, embedded)
         waypoints = self._node_ids(waypoints, "waypoints")
         if waypoints.shape != (len(embedding),):
             raise InputError(f"waypoints has shape {waypoints.shape}: expected one node for each of {len(embedding)}")
-        return localise.reached(self.distance, self._nodes.embedding, embedding, waypoints, cutoff)
+        return self._waypoint_test(self.distance, embedding, waypoints, cutoff)
+
+    def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
+        """What a controller is sent to: (n,) nodes' observations if they are kept, else their embeddings."""
+        chosen = self._node_ids(nodes, "nodes")
+        kept = self._nodes.observation
+        return np.array(self._nodes.embedding[chosen] if kept is None else kept[chosen])
 
     # -- planning ------------------------------------------------------------------------------------------------
 
@@ -284,6 +315,26 @@ class SparseGraphicalMemory:
             except NoPath:
                 plans.append(None)
         return plans
+
+    def attach(
+        self, to_nodes: Floats, goals: NDArray[Any], *, by: str = "distance", within: float | None = None
+    ) -> tuple[Ints, Ints]:
+        """The nodes to plan between for many agents, as `plan` chooses them; −1 and −1 where there is no path.
+
+        Args:
+            to_nodes: (n, V) `steps_to_nodes` of where the agents are.
+            goals: (n, V) `steps_from_nodes` of where they should go, or (n,) goal nodes.
+            by: see `plan`.
+            within: see `plan`.
+        """
+        self._require_nodes()
+        if goals.ndim == 1:
+            goals = self._node_ids(goals, "goals")
+        ends = np.full((len(to_nodes), 2), -1)
+        for number, (start, goal) in enumerate(zip(to_nodes, goals, strict=True)):
+            with contextlib.suppress(NoPath):
+                ends[number] = self._attach_row(start, goal, by, within)
+        return ends[:, 0], ends[:, 1]
 
     def plan_nodes(self, start: int, goal: int, *, by: str = "distance") -> Plan:
         """The shortest way from one node to another; NoPath if there is none."""
@@ -342,7 +393,7 @@ class SparseGraphicalMemory:
             seed: seed of that draw.
         """
         self._require_nodes()
-        embedding = self._embed(observations)
+        embedding = self.embed(observations)
         return certify(
             self.distance, self._nodes, self._graph, self._planner.standing(), self.settings, embedding,
             self.settings.max_dist if max_dist is None else max_dist, pairs, seed,
@@ -447,39 +498,36 @@ class SparseGraphicalMemory:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
-    def _embed(self, observations: Any) -> Floats:
-        return embed(self.distance, observations, self._nodes.embedding_width)
-
-    def _to_nodes(self, embedding: Floats, as_goals: bool) -> Floats:
-        """(n, V) steps from each observation to each node, or to each observation from each node."""
-        standing = self._nodes.embedding
-        if as_goals:
-            return np.ascontiguousarray(between(self.distance, standing, embedding).T)
-        return between(self.distance, embedding, standing)
+    def _embedding(self, observations: Any, embedded: bool) -> Floats:
+        return np.asarray(observations, np.float32) if embedded else self.embed(observations)
 
     def _attachments(self, starts: Any, goals: Any) -> tuple[Floats, Floats]:
         self._require_nodes()
         if count(starts) != count(goals):
             raise InputError(f"got {count(starts)} starts and {count(goals)} goals: expected as many of each")
-        return self._to_nodes(self._embed(starts), False), self._to_nodes(self._embed(goals), True)
+        return self.steps_to_nodes(starts), self.steps_from_nodes(goals)
+
+    def _attach_row(self, start: Floats, goal: NDArray[Any], by: str, within: float | None) -> tuple[int, int]:
+        """First and last node of a plan, from (V,) steps to and from nodes; `goal` may be a node instead."""
+        first, last = int(start.argmin()), int(goal.argmin() if goal.ndim else goal)
+        if self._planner.reaches(first, last, by):
+            return first, last
+        starts = self._ranked(start, within)
+        goals = self._ranked(goal, within) if goal.ndim else Near(np.array([last]), np.zeros(1, np.float32))
+        place, other = self._planner.attach(starts, goals, by)
+        return int(starts.node[place]), int(goals.node[other])
+
+    def _ranked(self, steps: Floats, within: float | None) -> Near:
+        return localise.ranked(steps, is_within(steps, self.settings) if within is None else steps <= within)
 
     def _plan_rows(self, start: Floats, goal: Floats, by: str, within: float | None) -> Plan:
-        first, last = int(start.argmin()), int(goal.argmin())
-        if not self._planner.reaches(first, last, by):
-            starts, goals = (
-                localise.ranked(row, is_within(row, self.settings) if within is None else row <= within)
-                for row in (start, goal)
-            )
-            place, other = self._planner.attach(starts, goals, by)
-            first, last = int(starts.node[place]), int(goals.node[other])
+        first, last = self._attach_row(start, goal, by, within)
         return self._plan_between(first, last, by, float(start[first]), float(goal[last]))
 
     def _plan_between(self, start: int, goal: int, by: str, before: float, after: float) -> Plan:
         route = self._planner.route(start, goal, by)
         nodes = np.array(route.nodes)
-        kept = self._nodes.observation
-        waypoints = self._nodes.embedding[nodes] if kept is None else kept[nodes]
-        return Plan(nodes, waypoints, self._planner.prices_along(nodes), route.cost, before, after)
+        return Plan(nodes, self.waypoints(nodes), self._planner.prices_along(nodes), route.cost, before, after)
 
     @property
     def _write_evidence(self) -> Callable[[Changes, int], None] | None:

@@ -1,0 +1,532 @@
+"""D3PG: a goal-reaching actor and the distributional critics that measure distances, trained together (SoRB).
+
+The three critics live in one stacked array and every layer is one batched product for all of them; gradients are
+written out by hand, so that nothing is traced or allocated for a graph (`python -m benchmarks.d3pg` has the ratio).
+
+Where this differs from the authors' code:
+- N environments advance together, once every N iterations: one step of experience an iteration all the same, but
+  the acting weights are up to N iterations old.
+- The authors' buffer also pairs the last step of an episode with the first of the next, as if one led to the other;
+  here such pairs are not stored. As theirs, a time limit is not an arrival: only reaching the goal is.
+- The authors keep the last 1,000 steps (their replay buffer's default); `capacity` here keeps all of them.
+- Episodes in progress are cut off and everything random starts from a fresh derived seed every `checkpoint_every`
+  iterations, which makes a resumed run equal to an uninterrupted one, bit by bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+import numbers
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
+
+from sgm.distances.distributional import (
+    DistributionalDistance,
+    GoalNetworks,
+    Layers,
+    Shape,
+    read_tensors,
+    write_tensors,
+)
+from sgm.memory.errors import InputError, StoreError
+
+try:
+    import torch
+    from torch import Tensor
+    from torch.optim.adam import adam
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"D3PG needs {error.name}: pip install 'sparse-graphical-memory[learn]'", name=error.name
+    ) from error
+
+Floats = NDArray[np.float32]
+_FORMAT = "sgm-d3pg-checkpoint-1"
+
+
+@dataclasses.dataclass(frozen=True)
+class D3PGConfig:
+    """Hyper-parameters; the defaults are the paper's (appendix, PointEnv) and its released code's."""
+
+    iterations: int = 30_000  # updates of critics and actor; also the environment steps after the initial ones
+    batch_size: int = 64  # transitions in an update
+    hidden: int = 256  # units in each of the two hidden layers, actor and critics
+    ensemble: int = 3  # critics, each with its own target network
+    bins: int = 20  # longest distance the critics can express, steps; the length of a training episode
+    learning_rate: float = 3e-4  # Adam, actor and critics
+    target_rate: float = 0.05  # how far a target network moves towards its network in a soft update
+    target_period: int = 5  # iterations between soft updates
+    initial_steps: int = 1_000  # environment steps, with the untrained actor, before the first update
+    capacity: int = 100_000  # transitions the replay buffer holds; the oldest are overwritten
+    noise: float = 1.0  # standard deviation of the Ornstein-Uhlenbeck noise on actions while collecting
+    noise_damping: float = 1.0  # 1: the noise forgets its past, so it is independent from step to step
+    checkpoint_every: int = 2_500  # iterations between checkpoints; part of the result, see the module's docstring
+
+    def __post_init__(self) -> None:
+        """Check every field and make NumPy scalars plain."""
+        for field in dataclasses.fields(self):
+            value = _number(field.name, getattr(self, field.name), whole=field.type == "int")
+            object.__setattr__(self, field.name, value)
+        for name in ("target_rate", "noise_damping"):
+            if getattr(self, name) > 1:
+                raise InputError(f"{name} is {getattr(self, name)}: expected a share, at most 1")
+        for name in ("iterations", "checkpoint_every"):
+            if getattr(self, name) % self.target_period:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}: expected a multiple of target_period, {self.target_period}"
+                )
+        if self.bins < 2:
+            raise InputError(f"bins is {self.bins}: expected 2 or more, the steps of a training episode")
+
+
+def _number(name: str, value: Any, *, whole: bool) -> int | float:
+    """A plain number, positive (a whole one, if `whole`); noise may also be 0."""
+    kind: Any = numbers.Integral if whole else numbers.Real
+    if isinstance(value, bool) or not isinstance(value, kind) or not 0 <= float(value) < math.inf:
+        raise InputError(f"{name} is {value!r}: expected a {'whole ' if whole else ''}number, positive and finite")
+    number = int(value) if whole else float(value)
+    if number == 0 and not name.startswith("noise"):
+        raise InputError(f"{name} is 0: expected more")
+    return number
+
+
+class Actor:
+    """A trained controller: `actor(observations, goals)` gives actions."""
+
+    def __init__(self, networks: GoalNetworks) -> None:
+        """Act with the actor of `networks`."""
+        self.networks = networks
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Actor:
+        """The actor whose networks lie in the `.safetensors` file at `path`."""
+        return cls(GoalNetworks.load(path))
+
+    @torch.inference_mode()
+    def __call__(self, observations: ArrayLike, goals: ArrayLike) -> Floats:
+        """(n, o) observations and (n, o) goals, row by row, to (n, a) float32 actions in [−1, 1]."""
+        shape = (len(np.atleast_1d(observations)), self.networks.observation_size)
+        if not np.shape(observations) == np.shape(goals) == shape:
+            raise InputError(
+                f"observations and goals have shapes {np.shape(observations)} and {np.shape(goals)}: expected "
+                f"(n, {self.networks.observation_size}) each"
+            )
+        pairs = np.hstack([observations, goals]).astype(np.float32)
+        return self.networks.act(torch.tensor(pairs)).numpy()
+
+
+class _Stack:
+    """Equal networks side by side with the buffers for one batch of n rows: forward, and backward by hand.
+
+    Each buffer ends in a column of ones, which multiplies the bias rows; so no bias is added or summed separately.
+    Views are cut once here, because cutting one costs as much as a small product.
+    """
+
+    def __init__(self, layers: Layers, rows: int) -> None:
+        count, wide, hidden = layers.second.shape
+        self.layers = layers
+        self.first = torch.ones(count, rows, wide)  # first hidden layer, extra inputs, one
+        self.second = torch.ones(count, rows, hidden + 1)  # second hidden layer, one
+        self.outputs = torch.empty(count, rows, layers.third.shape[2])
+        self.work = torch.empty(2, count, rows, hidden)  # layers before their ReLU, and gradients
+        self.first_units, self.second_units = self.first[:, :, :hidden], self.second[:, :, :hidden]
+        self.extra = self.first[:, :, hidden:-1]
+        self.second_to_first, self.second_to_extra = layers.second[:, :hidden].mT, layers.second[:, hidden:-1].mT
+        self.third_to_second = layers.third[:, :hidden].mT
+
+    def forward(self, inputs: Tensor, extra: Tensor | None = None) -> Tensor:
+        """(n, i + 1) inputs that end in one, and (n, x) extra inputs, to (m, n, outputs); overwritten by the next."""
+        before = self.work[0]
+        torch.bmm(inputs.expand(len(before), -1, -1), self.layers.first, out=before)
+        torch.clamp_min(before, 0, out=self.first_units)
+        if extra is not None:
+            self.extra.copy_(extra)
+        torch.bmm(self.first, self.layers.second, out=before)
+        torch.clamp_min(before, 0, out=self.second_units)
+        return torch.bmm(self.second, self.layers.third, out=self.outputs)
+
+    def backward(self, inputs: Tensor, gradient: Tensor, into: Layers) -> None:
+        """Turn the gradient at the outputs of the last forward pass into gradients of all weights."""
+        torch.bmm(self.second.mT, gradient, out=into.third)
+        second = self._to_second(gradient)
+        torch.bmm(self.first.mT, second, out=into.second)
+        first = torch.bmm(second, self.second_to_first, out=self.work[1])
+        _through_relu(first, self.first_units)
+        torch.bmm(inputs.mT.expand(len(first), -1, -1), first, out=into.first)
+
+    def backward_to_extra(self, gradient: Tensor) -> Tensor:
+        """Turn the gradient at the outputs of the last forward pass into that at its extra inputs, (m, n, x)."""
+        return torch.bmm(self._to_second(gradient), self.second_to_extra)
+
+    def _to_second(self, gradient: Tensor) -> Tensor:
+        return _through_relu(torch.bmm(gradient, self.third_to_second, out=self.work[0]), self.second_units)
+
+
+def _through_relu(gradient: Tensor, activation: Tensor) -> Tensor:
+    """Cut the gradient, in place, where a unit is off."""
+    return torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
+
+
+class _Trained:
+    """Networks with their targets, gradients and Adam's moments; all weights of each kind in one array."""
+
+    def __init__(self, shape: Shape, count: int, config: D3PGConfig, generator: torch.Generator) -> None:
+        self.weights = torch.empty(2, count, shape.size)  # the networks, and their targets
+        shape.initialize(self.weights[0], generator)
+        self.weights[1] = self.weights[0]
+        self.online, self.targets = self.weights
+        self.gradient = torch.zeros(count, shape.size)
+        self.moments = torch.zeros(2, count, shape.size)  # Adam's means of the gradient and of its square
+        self.steps = torch.zeros(())
+        self.learning_rate = config.learning_rate
+        self.layers, self.gradients = shape.split(self.online), shape.split(self.gradient)
+        self.stack = _Stack(self.layers, config.batch_size)
+        self.target_layers = shape.split(self.targets)
+
+    def descend(self) -> None:
+        """One step of Adam."""
+        # The function behind torch.optim.Adam(fused=True), whose bookkeeping costs a third of the arithmetic here.
+        adam(
+            [self.online], [self.gradient], [self.moments[0]], [self.moments[1]], [], [self.steps],
+            fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.learning_rate, weight_decay=0.0, eps=1e-8,
+            maximize=False,
+        )  # fmt: skip
+
+    def move_targets(self, rate: float) -> None:
+        """Move the target networks towards the networks by the share `rate`."""
+        self.targets.lerp_(self.online, rate)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What a checkpoint holds of it."""
+        return {"weights": self.weights, "moments": self.moments, "steps": self.steps}
+
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """The inverse of `tensors`."""
+        for name, tensor in self.tensors().items():
+            tensor.copy_(tensors[name])
+
+
+class Transitions:
+    """Columns of a (…, width) array of transitions, laid out so that a batch needs no copying."""
+
+    def __init__(self, observation_size: int, action_size: int) -> None:
+        """Lay out observation, goal, 1, next observation, goal, 1, action, reached."""
+        pair = 2 * observation_size + 1
+        self.width = 2 * pair + action_size + 1
+        self.now = slice(0, pair)
+        self.next = slice(pair, 2 * pair)
+        self.action = slice(2 * pair, -1)
+
+    def pack(
+        self, observations: ArrayLike, goals: ArrayLike, actions: ArrayLike, following: ArrayLike, reached: ArrayLike
+    ) -> Tensor:
+        """(n, o) observations, goals and next observations, (n, a) actions, (n,) reached to (n, width)."""
+        one = np.ones((len(np.asarray(goals)), 1))
+        columns = [observations, goals, one, following, goals, one, actions, np.reshape(reached, (-1, 1))]
+        return torch.tensor(np.hstack(columns).astype(np.float32))
+
+
+class Replay:
+    """The last `capacity` transitions, sampled uniformly."""
+
+    def __init__(self, capacity: int, width: int) -> None:
+        """Make room for `capacity` transitions of `width` numbers."""
+        self.rows = torch.zeros(capacity, width)
+        self.added = 0
+
+    def add(self, rows: Tensor) -> None:
+        """Store (n, width) transitions over the oldest ones."""
+        self.added += len(rows)
+        rows = rows[-len(self.rows) :]
+        self.rows[torch.arange(self.added - len(rows), self.added) % len(self.rows)] = rows
+
+    def sample(self, count: int, generator: torch.Generator) -> Tensor:
+        """(count, width) transitions, with replacement."""
+        chosen = torch.randint(min(self.added, len(self.rows)), (count,), generator=generator)
+        return self.rows[chosen]
+
+
+class D3PG:
+    """The learner: networks, targets and optimisers, updated one batch of transitions at a time."""
+
+    def __init__(self, observation_size: int, action_size: int, config: D3PGConfig, seed: int = 0) -> None:
+        """Start from random weights that depend on `seed` only."""
+        self.config = config
+        self.action_size = action_size
+        self.iteration = 0
+        self.transitions = Transitions(observation_size, action_size)
+        generator = torch.Generator().manual_seed(seed)
+        sizes = (2 * observation_size, config.hidden)
+        self._actors = _Trained(Shape(*sizes, 0, action_size), 1, config, generator)
+        self._critics = _Trained(Shape(*sizes, action_size, config.bins), config.ensemble, config, generator)
+        self._bins = torch.arange(1.0, config.bins + 1)
+
+    @property
+    def networks(self) -> GoalNetworks:
+        """A copy of the networks as they are now."""
+        actor, critics = (Layers(*(layer.clone() for layer in kind.layers)) for kind in (self._actors, self._critics))
+        return GoalNetworks(actor, critics, dataclasses.asdict(self.config))
+
+    @property
+    def actor(self) -> Actor:
+        """The controller as it is now."""
+        return Actor(self.networks)
+
+    def distance(self, aggregate: str = "max") -> DistributionalDistance:
+        """The distance as it is now, `aggregate`d over the ensemble by "max" or "mean"."""
+        return DistributionalDistance(self.networks, aggregate)
+
+    @torch.no_grad()
+    def update(self, batches: Tensor) -> None:
+        """Take one step for each of (k, batch_size, width) batches of transitions.
+
+        The target networks stand still between two soft updates, so that their predictions for all k batches are one
+        forward pass; k must not reach beyond the next soft update.
+        """
+        left = self.config.target_period - self.iteration % self.config.target_period
+        accepted = (self.config.batch_size, self.transitions.width)
+        if batches.ndim != 3 or len(batches) > left or batches.shape[1:] != accepted:
+            raise InputError(
+                f"batches have shape {tuple(batches.shape)}: expected (k, {accepted[0]}, {accepted[1]}), k ≤ {left}"
+            )
+        targets = self.targets(batches.flatten(0, 1)).unflatten(1, batches.shape[:2])
+        for batch, target in zip(batches, targets.unbind(1), strict=True):
+            self._update_critics(batch, target)
+            self._update_actor(batch)
+            self.iteration += 1
+            if self.iteration % self.config.target_period == 0:
+                self._critics.move_targets(self.config.target_rate)
+                self._actors.move_targets(self.config.target_rate)
+
+    def targets(self, batch: Tensor) -> Tensor:
+        """What the critics should predict for a (n, width) batch: (E, n, B) probabilities."""
+        inputs = batch[:, self.transitions.next][:, :-1]
+        actions = torch.tanh(self._actors.target_layers.forward(inputs)[0])
+        following = torch.softmax(self._critics.target_layers.forward(inputs, actions), dim=2)
+        return one_step_more(following, batch[:, -1])
+
+    def _update_critics(self, batch: Tensor, targets: Tensor) -> None:
+        """Descend the cross-entropy, averaged over batch and ensemble."""
+        inputs, stack = batch[:, self.transitions.now], self._critics.stack
+        predicted = torch.softmax(stack.forward(inputs, batch[:, self.transitions.action]), dim=2)
+        gradient = predicted.sub_(targets).div_(targets.shape[0] * targets.shape[1])
+        stack.backward(inputs, gradient, self._critics.gradients)
+        self._critics.descend()
+
+    def _update_actor(self, batch: Tensor) -> None:
+        """Descend the expected steps, averaged over batch and ensemble (deterministic policy gradient)."""
+        inputs, stack = batch[:, self.transitions.now], self._actors.stack
+        actions = torch.tanh(stack.forward(inputs)[0])
+        predicted = torch.softmax(self._critics.stack.forward(inputs, actions), dim=2)
+        above_mean = self._bins - (predicted @ self._bins)[:, :, None]
+        gradient = above_mean.mul_(predicted).div_(predicted.shape[0] * predicted.shape[1])
+        by_action = self._critics.stack.backward_to_extra(gradient).sum(0)
+        by_action *= 1 - actions.square()
+        stack.backward(inputs, by_action[None], self._actors.gradients)
+        self._actors.descend()
+
+    @torch.no_grad()
+    def losses(self, batch: Tensor) -> dict[str, float]:
+        """The critics' cross-entropy and the actor's expected steps on a (n, width) batch, without learning."""
+        inputs = batch[:, self.transitions.now]
+        targets = self.targets(batch)
+        logits = self._critics.layers.forward(inputs[:, :-1], batch[:, self.transitions.action])
+        critic = -(targets * torch.log_softmax(logits, dim=2)).sum(2).mean()
+        return {"critic": float(critic), "actor": float(self.networks.steps(inputs[:, :-1]).mean())}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the networks alone; `Actor.load` and `DistributionalDistance.load` read them."""
+        self.networks.save(path)
+
+
+def one_step_more(following: Tensor, reached: Tensor) -> Tensor:
+    """(E, n, B) probabilities of 1…B steps from the next observation to those from this one.
+
+    Everything moves up by one step and the last bin, "B or more", keeps what would leave it. Where the goal was
+    `reached` (n,) the distance is one step for certain.
+    """
+    shifted = torch.zeros_like(following)
+    shifted[:, :, 1:] = following[:, :, :-1]
+    shifted[:, :, -1] += following[:, :, -1]
+    shifted *= 1 - reached[:, None]
+    shifted[:, :, 0] = reached
+    return shifted
+
+
+class _Collector:
+    """Plays the noisy actor in a vector of environments and yields transitions."""
+
+    def __init__(self, env: gym.vector.VectorEnv, learner: D3PG, seed: np.random.SeedSequence) -> None:
+        self.env, self.learner = env, learner
+        environment_seed, own_seed = (int(word) for word in seed.generate_state(2))
+        self.observation, _ = env.reset(seed=environment_seed)
+        self.generator = torch.Generator().manual_seed(own_seed)
+        self.noise = torch.zeros(env.num_envs, learner.action_size)
+        self.ended = np.zeros(env.num_envs, bool)
+        self.mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self.arrivals: list[bool] = []  # whether each finished episode reached its goal
+
+    @torch.inference_mode()
+    def actions(self) -> Floats:
+        """The actor's actions with exploration noise, (N, a) in [−1, 1]."""
+        config = self.learner.config
+        fresh = torch.randn(self.noise.shape, generator=self.generator) * config.noise
+        self.noise = (1 - config.noise_damping) * self.noise + fresh
+        now = [self.observation["observation"], self.observation["desired_goal"]]
+        pairs = torch.tensor(np.hstack(now).astype(np.float32))
+        acted = torch.tanh(self.learner._actors.layers.forward(pairs)[0])
+        return (acted + self.noise).clamp_(-1, 1).numpy()
+
+    def step(self) -> Tensor:
+        """Advance every environment; (at most N, width) transitions."""
+        actions, before = self.actions(), self.observation
+        # Vector environments may return the same buffers again, so what is kept is copied before stepping.
+        before = {key: np.array(values) for key, values in before.items()}
+        after, _, reached, truncated, info = self.env.step(actions)
+        following, kept = after["observation"], np.ones(len(reached), bool)
+        if self.mode == AutoresetMode.NEXT_STEP:
+            kept = ~self.ended  # the step after an end only resets: it is no experience
+        elif self.mode == AutoresetMode.SAME_STEP:
+            following = _with_final(following, reached | truncated, info)
+        rows = self.learner.transitions.pack(
+            before["observation"][kept], before["desired_goal"][kept], actions[kept], following[kept], reached[kept]
+        )
+        self.ended = np.asarray(reached | truncated)
+        self.arrivals += reached[self.ended & kept].tolist()
+        if self.mode == AutoresetMode.DISABLED and self.ended.any():
+            after, _ = self.env.reset(options={"reset_mask": self.ended})
+        self.observation = after
+        return rows
+
+
+def _with_final(following: Any, ended: NDArray[np.bool_], info: dict[str, Any]) -> Any:
+    """Put the last observation of each ended episode back where a same-step reset has overwritten it."""
+    if not ended.any():
+        return following
+    final, following = info["final_obs"], np.array(following)
+    for index in np.flatnonzero(ended):
+        following[index] = final["observation"][index] if isinstance(final, dict) else final[index]["observation"]
+    return following
+
+
+def train(
+    env: gym.vector.VectorEnv,
+    config: D3PGConfig | None = None,
+    *,
+    seed: int = 0,
+    progress: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
+    resume: bool = False,
+) -> D3PG:
+    """Train from scratch, or go on from `checkpoint`; one seed gives one result.
+
+    Args:
+        env: a vector of goal environments; `terminated` means the goal was reached, `truncated` a time limit.
+        config: hyper-parameters; None takes the defaults.
+        seed: decides initial weights, exploration, batches and the environments' randomness.
+        progress: show a progress bar.
+        checkpoint: a `.safetensors` file written every `config.checkpoint_every` iterations and at the end.
+        resume: go on from `checkpoint` if that file exists; the result equals that of an uninterrupted run.
+    """
+    config = config or D3PGConfig()
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise InputError(f"seed is {seed!r}: expected a whole number, 0 or more")
+    observation_size, action_size = _sizes(env)
+    with one_thread():
+        learner = D3PG(observation_size, action_size, config, seed)
+        replay = Replay(config.capacity, learner.transitions.width)
+        if resume and checkpoint is not None and Path(checkpoint).exists():
+            _read_checkpoint(checkpoint, learner, replay, seed)
+        with tqdm(total=config.iterations, initial=learner.iteration, disable=not progress, unit="it") as bar:
+            while learner.iteration < config.iterations:
+                _train_until_checkpoint(env, learner, replay, seed, bar)
+                if checkpoint is not None:
+                    _write_checkpoint(checkpoint, learner, replay, seed)
+    return learner
+
+
+def _train_until_checkpoint(env: gym.vector.VectorEnv, learner: D3PG, replay: Replay, seed: int, bar: tqdm) -> None:
+    """Run to the next checkpoint. All that is not in `learner` and `replay` starts anew, from a derived seed."""
+    config = learner.config
+    collector = _Collector(env, learner, np.random.SeedSequence([seed, learner.iteration]))
+    steps = -config.initial_steps if learner.iteration == 0 else 0
+    end = min(learner.iteration + config.checkpoint_every, config.iterations)
+    for done in range(0, end - learner.iteration, config.target_period):
+        while steps <= done:
+            replay.add(collector.step())
+            steps += env.num_envs
+        rows = replay.sample(config.target_period * config.batch_size, collector.generator)
+        learner.update(rows.unflatten(0, (config.target_period, config.batch_size)))
+        bar.update(config.target_period)
+    recent = collector.arrivals[-200:]
+    bar.set_postfix(reached=f"{sum(recent) / max(len(recent), 1):.0%}", **learner.losses(rows))
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread, without denormal numbers.
+
+    Batches are too small to share, and sums then do not depend on the machine's load. Adam's moments of units that
+    died decay into denormals, on which it is ten times slower.
+    """
+    threads = torch.get_num_threads()
+    flushed = (torch.tensor(1e-39) * 1).item() == 0  # there is no way to ask for the setting
+    torch.set_num_threads(1)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(flushed)
+        torch.set_num_threads(threads)
+
+
+def _sizes(env: gym.vector.VectorEnv) -> tuple[int, int]:
+    """Sizes of an observation and of an action; InputError if `env` is not a goal environment with box actions."""
+    space, actions = env.single_observation_space, env.single_action_space
+    if not isinstance(space, gym.spaces.Dict) or not {"observation", "desired_goal"} <= space.keys():
+        raise InputError(f"the observation space is {space}: expected a Dict with observation and desired_goal")
+    shape, goal_shape = space["observation"].shape, space["desired_goal"].shape
+    if shape is None or len(shape) != 1 or goal_shape != shape:
+        raise InputError(f"an observation has shape {shape} and a goal {goal_shape}: expected the same (o,) for both")
+    if not isinstance(actions, gym.spaces.Box) or not (np.all(actions.low == -1) and np.all(actions.high == 1)):
+        raise InputError(
+            f"the action space is {actions}: expected Box(-1, 1, (a,)); gymnasium's RescaleAction makes it"
+        )
+    return shape[0], actions.shape[0]
+
+
+def _facts(learner: D3PG, seed: int) -> dict[str, Any]:
+    """What has to be the same for a checkpoint to be gone on from."""
+    config = dataclasses.asdict(learner.config)
+    return {"config": config, "seed": seed, "transition": learner.transitions.width}
+
+
+def _write_checkpoint(path: str | os.PathLike[str], learner: D3PG, replay: Replay, seed: int) -> None:
+    kinds = {"actor": learner._actors, "critics": learner._critics}
+    tensors = {f"{kind}.{name}": tensor for kind, net in kinds.items() for name, tensor in net.tensors().items()}
+    tensors["replay"] = replay.rows[: replay.added]
+    facts = _facts(learner, seed)
+    progress = {"iteration": learner.iteration, "added": replay.added}
+    write_tensors(path, tensors, {"format": _FORMAT, "run": json.dumps(facts), "progress": json.dumps(progress)})
+
+
+def _read_checkpoint(path: str | os.PathLike[str], learner: D3PG, replay: Replay, seed: int) -> None:
+    tensors, metadata = read_tensors(path, _FORMAT)
+    run, expected = json.loads(metadata["run"]), _facts(learner, seed)
+    if run != expected:
+        raise StoreError(f"{path} is a checkpoint of {run}, not of {expected}: use those settings or another file")
+    for kind, net in {"actor": learner._actors, "critics": learner._critics}.items():
+        net.restore({name: tensors[f"{kind}.{name}"] for name in net.tensors()})
+    progress = json.loads(metadata["progress"])
+    learner.iteration, replay.added = progress["iteration"], progress["added"]
+    replay.rows[: len(tensors["replay"])] = tensors["replay"]

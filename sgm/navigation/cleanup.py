@@ -1,0 +1,134 @@
+"""Cleanup: the agent sets itself goals in its memory and finds out which edges work."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import VectorEnv
+from tqdm import tqdm
+
+from sgm.memory import EmptyMemory, InputError
+
+from .navigator import AT_LAST, LOST, Navigator
+
+EPISODE_STEPS = 600  # the authors' limit
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanupReport:
+    """What cleanup did.
+
+    Attributes:
+        steps: environment steps taken.
+        episodes: goals set.
+        arrived: goals whose node was reached.
+        removed: edges removed.
+        seconds: wall time, s.
+    """
+
+    steps: int
+    episodes: int
+    arrived: int
+    removed: int
+    seconds: float
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        return dataclasses.asdict(self)
+
+
+class Cleaner:
+    """A batch of agents that clean one memory; they go on where they were from one call of `run` to the next."""
+
+    def __init__(
+        self,
+        navigator: Navigator,
+        env: VectorEnv[Any, Any, Any],
+        *,
+        seed: int | Sequence[int] = 0,
+        options: Mapping[str, Any] | None = None,
+        episode_steps: int = EPISODE_STEPS,
+    ) -> None:
+        """Clean `navigator.memory` by acting in `env`; `options` say where its episodes begin."""
+        if not navigator.clean:
+            raise InputError("this navigator does not clean: make it with clean=True")
+        if not len(navigator.memory):
+            raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
+        self.navigator = navigator
+        self.env = env
+        self.options = dict(options or {})
+        self.episode_steps = episode_steps
+        self.random = np.random.default_rng(seed)
+        self.observation, _ = env.reset(seed=int(self.random.integers(2**31)), options=self.options)
+        self.elapsed = np.zeros(env.num_envs, np.int64)
+        self.goal_nodes = self._draw(env.num_envs)
+        self.steps = self.episodes = self.arrived = 0
+        navigator.reset(env.num_envs)
+
+    def run(self, steps: int, progress: bool = False) -> CleanupReport:
+        """Take so many environment steps, all agents together."""
+        begin, before = time.perf_counter(), (self.steps, self.episodes, self.arrived)
+        removed = len(self.navigator.memory.removed().source)
+        with tqdm(total=steps, desc="clean up", unit="step", disable=not progress, leave=False) as bar:
+            while (left := steps - (self.steps - before[0])) > 0:
+                bar.update(self._step(left))
+        taken, episodes, arrived = (
+            now - then for now, then in zip((self.steps, self.episodes, self.arrived), before, strict=True)
+        )
+        removed = len(self.navigator.memory.removed().source) - removed
+        return CleanupReport(taken, episodes, arrived, removed, time.perf_counter() - begin)
+
+    def _step(self, left: int) -> int:
+        """One step of all agents, or of as many as there are steps left."""
+        navigator, number = self.navigator, self.env.num_envs
+        active = np.arange(number) < left
+        goals = navigator.memory.waypoints(self.goal_nodes)
+        seen = self.observation["observation"]
+        actions = navigator.act_many(seen, goals, goal_nodes=self.goal_nodes, active=active)
+        done = active & ((navigator.phase == AT_LAST) | (navigator.phase == LOST))
+        self.arrived += int(np.count_nonzero(active & (navigator.phase == AT_LAST)))
+        moving = active & ~done
+        self.observation, _, terminated, truncated, _ = self.env.step(np.where(moving[:, None], actions, 0.0))
+        self.elapsed[moving] += 1
+        self.steps += int(np.count_nonzero(active))
+        self._begin(done | (active & (terminated | truncated | (self.elapsed >= self.episode_steps))))
+        return int(np.count_nonzero(active))
+
+    def _begin(self, ended: np.ndarray) -> None:
+        """Begin new episodes where the last one ended."""
+        if not ended.any():
+            return
+        self.episodes += int(ended.sum())
+        self.goal_nodes[ended] = self._draw(int(ended.sum()))
+        self.elapsed[ended] = 0
+        self.observation, _ = self.env.reset(options={**self.options, "reset_mask": ended})
+        self.navigator.reset(mask=ended)
+
+    def _draw(self, number: int) -> np.ndarray:
+        return self.random.integers(len(self.navigator.memory), size=number)
+
+
+def cleanup(
+    navigator: Navigator,
+    env: VectorEnv[Any, Any, Any],
+    steps: int,
+    *,
+    seed: int = 0,
+    options: Mapping[str, Any] | None = None,
+    progress: bool = True,
+) -> CleanupReport:
+    """Clean a memory for so many environment steps, with goals drawn from it (Sec. 4.3).
+
+    Args:
+        navigator: an agent with `clean=True`; its memory's policy decides what failures mean.
+        env: a vector of goal environments with disabled autoreset; all sub-environments clean the one memory.
+        steps: environment steps in all.
+        seed: seeds starts, goals and noise.
+        options: reset options, for example {"uniform": True}.
+        progress: show a progress bar.
+    """
+    return Cleaner(navigator, env, seed=seed, options=options).run(steps, progress)

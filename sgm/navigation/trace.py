@@ -1,0 +1,41 @@
+"""What happened in an episode, for figures."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclasses.dataclass
+class Trace:
+    """One episode, step by step.
+
+    Attributes:
+        goal: the goal as an observation.
+        observations: one for each step.
+        waypoints: the node the robot was sent to at each step; −1: the goal itself.
+        plans: (step, nodes) for every plan that was made.
+        cuts: (step, u, v) for every edge that was blamed.
+        success: whether the goal was reached.
+    """
+
+    goal: Any
+    observations: list[NDArray[Any]] = dataclasses.field(default_factory=list)
+    waypoints: list[int] = dataclasses.field(default_factory=list)
+    plans: list[tuple[int, list[int]]] = dataclasses.field(default_factory=list)
+    cuts: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
+    success: bool = False
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain lists and numbers, ready for JSON."""
+        return {
+            "goal": np.asarray(self.goal).tolist(),
+            "observations": [np.asarray(item).tolist() for item in self.observations],
+            "waypoints": self.waypoints,
+            "plans": [{"step": step, "nodes": nodes} for step, nodes in self.plans],
+            "cuts": [{"step": step, "u": u, "v": v} for step, u, v in self.cuts],
+            "success": self.success,
+        }
