@@ -1,6 +1,6 @@
 """How fast the agent is, against a one-episode-at-a-time NetworkX agent with the same weights on the same graph.
 
-    python -m benchmarks.navigation --out results/navigation
+python -m benchmarks.navigation --out results/navigation
 """
 
 from __future__ import annotations

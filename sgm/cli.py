@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,7 +18,9 @@ from sgm.memory.export import to_csv
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = _parser().parse_args(given)
+    options.command = shlex.join(["sgm", *given])
     try:
         options.run(options)
     except (sgm.SGMError, OSError) as error:
@@ -94,7 +97,12 @@ def _add_point(parser: argparse.ArgumentParser) -> None:
     add("--criterion", default=default.criterion, help="merging criterion of sorb+sgm (default: %(default)s)")
     add("--policy", default=default.policy, help="cleanup policy: first-failure, second-failure or belief "
         "(default: %(default)s)")  # fmt: skip
-    add("--by", choices=["distance", "hops"], default=default.by, help="plan by (default: %(default)s)")
+    add(
+        "--by",
+        choices=["distance", "hops"],
+        default=default.by,
+        help="what plans minimise; sorb always counts hops (default: %(default)s)",
+    )
     add("--agents", type=int, help=f"agents that clean at once (default: {default.agents})")
     add("--iterations", type=int, help=f"training iterations (default: {default.iterations})")
     add("--quick", action="store_true", help="tiny budgets, to see that everything works; results mean nothing")
@@ -113,13 +121,14 @@ def _run_point(options: argparse.Namespace) -> None:
     given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     settings = PointSettings(**{**(QUICK if options.quick else {}), **given})
-    PointRun(settings, options.out, resume=options.resume, progress=not options.no_progress).run()
+    progress = not options.no_progress
+    PointRun(settings, options.out, command=options.command, resume=options.resume, progress=progress).run()
 
 
 def _demo(options: argparse.Namespace) -> None:
     from sgm.experiments import demo
 
-    demo.run(options.out, options.seed)
+    demo.run(options.out, options.seed, options.command)
 
 
 def _info(options: argparse.Namespace) -> None:

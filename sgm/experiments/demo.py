@@ -52,7 +52,7 @@ def first_blocked_leg(maze: Maze, positions: Positions, nodes: NDArray[np.int64]
     return None
 
 
-def run(out: Path, seed: int = 0, observations: int = 1500) -> Path:
+def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -> Path:
     """Build, plan, fail, replan, and write `memory.sgm`, `run.json` and `plan.png` to `out`."""
     maze = load_maze("FourRooms", resize=5, thin=True)
     positions = sample_positions(maze, observations, seed)
@@ -73,7 +73,9 @@ def run(out: Path, seed: int = 0, observations: int = 1500) -> Path:
     print(plan)
     out.mkdir(parents=True, exist_ok=True)
     memory.save(out / "memory.sgm")
-    (out / "run.json").write_text(json.dumps({**provenance(), "seed": seed, "plan": plan.asdict()}, indent=2) + "\n")
+    (out / "run.json").write_text(
+        json.dumps({**provenance(command), "seed": seed, "plan": plan.asdict()}, indent=2) + "\n"
+    )
     draw(out / "plan.png", maze, memory, places, (first, plan), positions[[start, goal]])
     print(f"wrote {out / 'plan.png'} and {out / 'memory.sgm'} (sgm info {out / 'memory.sgm'})")
     return out / "plan.png"

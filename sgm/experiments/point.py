@@ -33,7 +33,15 @@ _SGM: dict[str, Any] = {"criterion": "two-way", "tau_a": 5.0, "tau_p": 0.05, "ma
 _SORB: dict[str, Any] = {"criterion": "none", "max_dist": 6.0, "k": 5}
 _AGENTS: dict[str, dict[str, Any]] = {
     "sorb+sgm": {"max_steps": 30, "cutoff": 1.0},
-    "sorb": {"max_steps": 18, "reached": "distance", "hopping": True},
+    # As in the authors' code: start and goal are attached to all nodes within MaxDist, and hops are counted.
+    "sorb": {
+        "max_steps": 18,
+        "reached": "distance",
+        "hopping": True,
+        "candidates": "all",
+        "within": None,
+        "by": "hops",
+    },
 }
 
 
@@ -54,7 +62,7 @@ class PointSettings:
     buffer_size: int = 1_000  # observations the memories are built from
     criterion: str = "two-way"  # merging criterion of sorb+sgm
     policy: str = "first-failure"  # cleanup policy of both memories
-    by: str = "distance"  # plan by distance or hops
+    by: str = "distance"  # plan by distance or hops; sorb always counts hops
     agents: int = 50  # agents that clean at once
     iterations: int = 30_000  # training iterations of D3PG and steps of the baselines
 
@@ -103,8 +111,14 @@ QUICK = {
 class PointRun:
     """A run in a folder."""
 
-    def __init__(self, settings: PointSettings, out: Path, *, resume: bool = True, progress: bool = True) -> None:
-        """Begin in `out`, or go on there if it holds an unfinished run of the same settings."""
+    def __init__(
+        self, settings: PointSettings, out: Path, *, command: str = "", resume: bool = True, progress: bool = True
+    ) -> None:
+        """Begin in `out`, or go on there if it holds an unfinished run of the same settings.
+
+        `command` is what the results say made them.
+        """
+        self.command = command
         self.settings = settings
         self.out = out
         self.progress = progress
@@ -141,7 +155,12 @@ class PointRun:
             for method in self.settings.methods:
                 state = _read_json(self._folder(seed, method) / "state.json")
                 rows += state["rows"] if state else []
-        content = {"schema": SCHEMA, **provenance(), "settings": dataclasses.asdict(self.settings), "rows": rows}
+        content = {
+            "schema": SCHEMA,
+            **provenance(self.command),
+            "settings": dataclasses.asdict(self.settings),
+            "rows": rows,
+        }
         _write_json(self.out / "results.json", content)
         return rows
 
@@ -282,12 +301,12 @@ class PointRun:
 
     def _memory_settings(self, method: str, size: int | None) -> dict[str, Any]:
         """The settings of a method's memory before any filter; `size` is for uniform subsampling."""
-        chosen = {**_SORB} if method == "sorb" else {**_SGM, "criterion": self.settings.criterion}
+        chosen = {**_SGM, "criterion": self.settings.criterion} if method == "sorb+sgm" else _SORB
         uniform = chosen["criterion"] == "uniform"
         return {**chosen, "k": None, "policy": self.settings.policy, "size": size if uniform else None}
 
     def _navigator(self, method: str, memory: Any, actor: Any, clean: bool = False) -> Navigator:
-        return Navigator(memory, actor, by=self.settings.by, clean=clean, **_AGENTS[method])
+        return Navigator(memory, actor, clean=clean, **{"by": self.settings.by, **_AGENTS[method]})
 
     def _memory_row(self, seed: int, method: str, phase: str, steps: int, memory: Any, actor: Any) -> dict[str, Any]:
         result = self._evaluate(self._navigator(method, memory, actor), seed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import sys
 from datetime import datetime, timezone
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -14,10 +13,10 @@ import sgm
 _PACKAGES = ("numpy", "scipy", "gymnasium", "torch", "networkx", "matplotlib", "stable-baselines3")
 
 
-def provenance(command: str | None = None) -> dict[str, Any]:
-    """Command (this one of `sgm`, unless another is given), date, versions and machine."""
+def provenance(command: str) -> dict[str, Any]:
+    """Command, date, versions and machine."""
     return {
-        "command": command or " ".join(["sgm", *sys.argv[1:]]),
+        "command": command,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "versions": {"python": platform.python_version(), "sgm": sgm.__version__, **_versions()},
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",

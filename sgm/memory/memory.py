@@ -317,23 +317,33 @@ class SparseGraphicalMemory:
         return plans
 
     def attach(
-        self, to_nodes: Floats, goals: NDArray[Any], *, by: str = "distance", within: float | None = None
+        self,
+        to_nodes: Floats,
+        goals: NDArray[Any],
+        *,
+        by: str = "distance",
+        within: float | None = None,
+        candidates: str = "nearest",
     ) -> tuple[Ints, Ints]:
-        """The nodes to plan between for many agents, as `plan` chooses them; −1 and −1 where there is no path.
+        """The nodes to plan between for many agents; −1 and −1 where there is no path.
 
         Args:
             to_nodes: (n, V) `steps_to_nodes` of where the agents are.
             goals: (n, V) `steps_from_nodes` of where they should go, or (n,) goal nodes.
             by: see `plan`.
             within: see `plan`.
+            candidates: "nearest": the nearest node first, then the next nearest, … as `plan` does (the authors' SGM);
+                "all": whichever nodes within reach make the shortest way (SoRB).
         """
+        if candidates not in ("nearest", "all"):
+            raise InputError(f"candidates is {candidates!r}: expected 'nearest' or 'all'")
         self._require_nodes()
         if goals.ndim == 1:
             goals = self._node_ids(goals, "goals")
         ends = np.full((len(to_nodes), 2), -1)
         for number, (start, goal) in enumerate(zip(to_nodes, goals, strict=True)):
             with contextlib.suppress(NoPath):
-                ends[number] = self._attach_row(start, goal, by, within)
+                ends[number] = self._attach_row(start, goal, by, within, candidates)
         return ends[:, 0], ends[:, 1]
 
     def plan_nodes(self, start: int, goal: int, *, by: str = "distance") -> Plan:
@@ -507,14 +517,17 @@ class SparseGraphicalMemory:
             raise InputError(f"got {count(starts)} starts and {count(goals)} goals: expected as many of each")
         return self.steps_to_nodes(starts), self.steps_from_nodes(goals)
 
-    def _attach_row(self, start: Floats, goal: NDArray[Any], by: str, within: float | None) -> tuple[int, int]:
+    def _attach_row(
+        self, start: Floats, goal: NDArray[Any], by: str, within: float | None, candidates: str = "nearest"
+    ) -> tuple[int, int]:
         """First and last node of a plan, from (V,) steps to and from nodes; `goal` may be a node instead."""
         first, last = int(start.argmin()), int(goal.argmin() if goal.ndim else goal)
-        if self._planner.reaches(first, last, by):
+        if candidates == "nearest" and self._planner.reaches(first, last, by):
             return first, last
         starts = self._ranked(start, within)
         goals = self._ranked(goal, within) if goal.ndim else Near(np.array([last]), np.zeros(1, np.float32))
-        place, other = self._planner.attach(starts, goals, by)
+        choose = self._planner.attach if candidates == "nearest" else self._planner.attach_all
+        place, other = choose(starts, goals, by)
         return int(starts.node[place]), int(goals.node[other])
 
     def _ranked(self, steps: Floats, within: float | None) -> Near:

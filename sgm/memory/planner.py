@@ -116,6 +116,29 @@ class Planner:
             pairs.append((float(cost.min()), rank - 1, int(cost.argmin())))
         return min(pairs)[1:]
 
+    def attach_all(self, starts: Near, goals: Near, by: str) -> tuple[int, int]:
+        """The places of the nodes to plan between when any of these may be used; NoPath if none is joined.
+
+        The start and the goal count as nodes with an edge to and from each candidate: the way that is shortest in all
+        wins, or the one with the fewest hops.
+        """
+        self.refresh()
+        matrix, end = self._matrices[_mode(by)], self.graph.nodes
+        last_leg = goals.distance if by == "distance" else np.ones(len(goals.node))
+        start = np.append(matrix.indptr, matrix.indptr[-1] + len(goals.node))
+        entries = (np.append(matrix.data, last_leg), np.append(matrix.indices, goals.node), start)
+        cost, following = dijkstra(csr_array(entries, shape=(end + 1, end + 1)), indices=end, return_predecessors=True)
+        total = cost[starts.node] + (starts.distance if by == "distance" else 1.0)
+        if not len(total) or total.min() == math.inf:
+            raise NoPath(
+                f"no path joins the {len(starts.node)} nodes near the start to the {len(goals.node)} at the goal"
+            )
+        place = int(total.argmin())
+        node = int(starts.node[place])
+        while following[node] != end:
+            node = int(following[node])
+        return place, int(np.flatnonzero(goals.node == node)[0])
+
     def update(self, edge: int) -> None:
         """Take over the present price of an edge whose evidence changed."""
         if self._version != self.graph.version or self._position[edge] < 0:

@@ -42,6 +42,7 @@ class Navigator:
         cutoff: float = 1.0,
         by: str = "distance",
         within: float | None = math.inf,
+        candidates: str = "nearest",
         hopping: bool = False,
         clean: bool = False,
         replan: bool = False,
@@ -57,6 +58,8 @@ class Navigator:
             cutoff: ActingCutoff, the threshold of the two-way test, steps.
             by: plan by "distance" or by "hops".
             within: how far start and goal may be attached, see `SparseGraphicalMemory.plan`.
+            candidates: what they are attached to: the "nearest" nodes (SGM) or "all" within reach (SoRB), see
+                `SparseGraphicalMemory.attach`.
             hopping: go for the goal as soon as it is within MaxDist, waypoints or not (SoRB).
             clean: blame the edge that led to a waypoint that was not reached, then plan again.
             replan: plan again after a waypoint was not reached, and leave the memory as it is.
@@ -74,6 +77,7 @@ class Navigator:
         self.cutoff = cutoff
         self.by = by
         self.within = within
+        self.candidates = candidates
         self.hopping = hopping
         self.clean = clean
         self.replan = replan
@@ -154,12 +158,8 @@ class Navigator:
         if not len(chosen):
             return
         to_nodes = self.memory.steps_to_nodes(embedding[chosen], embedded=True)
-        if goal_nodes is None:
-            from_nodes = self._goal_rows(chosen, goals)
-            first, last = self.memory.attach(to_nodes, from_nodes, by=self.by, within=self.within)
-        else:
-            nodes = np.asarray(goal_nodes)[chosen]
-            first, last = self.memory.attach(to_nodes, nodes, by=self.by, within=self.within)
+        ends = self._goal_rows(chosen, goals) if goal_nodes is None else np.asarray(goal_nodes)[chosen]
+        first, last = self.memory.attach(to_nodes, ends, by=self.by, within=self.within, candidates=self.candidates)
         self.waypoint[chosen] = self.start_node[chosen] = first
         self.goal_node[chosen] = last
         self.planned += chosen[first != NOWHERE].tolist()

@@ -115,6 +115,27 @@ def test_attaching_takes_the_fewest_candidates_that_have_a_path(seed):
     assert plan.total == pytest.approx(min(costs.values()))
 
 
+@given(st.integers(0, 10_000), st.sampled_from(["distance", "hops"]))
+def test_attaching_to_all_candidates_finds_the_best_way_of_all(seed, by):
+    random = np.random.default_rng(seed)
+    n = 12
+    table = random.integers(1, 9, (n, n)).astype(np.float32)
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", max_dist=4.0, k=2)
+    memory.extend(np.arange(n - 2))
+    start, goal = table[[n - 2], : n - 2], table[: n - 2, [n - 1]].T
+    near = [np.flatnonzero(row[0] < 4.0).tolist() or [int(row.argmin())] for row in (start, goal)]
+    ways = {
+        (s, g): shortest(memory, s, g, by) + (start[0, s] + goal[0, g] if by == "distance" else 0)
+        for s in near[0]
+        for g in near[1]
+    }
+    first, last = (int(end[0]) for end in memory.attach(start, goal, by=by, candidates="all"))
+    if min(ways.values()) == math.inf:
+        assert (first, last) == (-1, -1)
+    else:
+        assert ways[first, last] == pytest.approx(min(ways.values()))
+
+
 def test_batched_forms_agree_with_single_calls():
     memory = build()
     random = np.random.default_rng(1)
