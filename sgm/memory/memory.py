@@ -268,6 +268,10 @@ class SparseGraphicalMemory:
             raise InputError(f"got {len(ends[0])} starts and {len(ends[1])} goals: expected as many of each")
         return paired(self.distance, *ends)
 
+    def steps_to(self, embedding: Floats, nodes: ArrayLike) -> Floats:
+        """d(s, w) for each pair of an (n, e) embedding and one of (n,) nodes: (n,) float32 steps."""
+        return paired(self.distance, embedding, self._nodes.embedding[self._node_ids(nodes, "nodes")])
+
     def localise(self, observations: Any, *, as_goals: bool = False, embedded: bool = False) -> Near:
         """The nearest node of each observation and its distance: d(s, ·), or d(·, g) for goals; (n,) and (n,)."""
         self._require_nodes()

@@ -108,7 +108,9 @@ def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, flo
     centre = share + z * z / (2 * trials)
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    return max(0.0, (centre - half) / scale), min(1.0, (centre + half) / scale)
+    # The ends are exact where rounding would leave 1e-17 or 0.9999999999999998.
+    low = (centre - half) / scale if successes else 0.0
+    return low, (centre + half) / scale if successes < trials else 1.0
 
 
 def evaluate(

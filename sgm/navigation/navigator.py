@@ -129,8 +129,9 @@ class Navigator:
         self._advance(active & (self.phase == FOLLOWING), embedding)
         # An edge on the way may be gone by now; then there is another way, or the robot localises itself anew.
         self._plan(active & (self.phase == FRESH), embedding, goals, goal_nodes)
-        targets = self._targets(goals, active, embedding)
-        self.attempts[active] += 1
+        targets, direct = self._targets(goals, active, embedding)
+        # Steps towards the goal say nothing about the edge to the waypoint.
+        self.attempts[active & ~direct] += 1
         return self.controller(observations, targets)
 
     def path(self, episode: int) -> Ints:
@@ -194,18 +195,25 @@ class Navigator:
 
     def _reached(self, embedding: NDArray[np.float32], waypoints: Ints) -> Bools:
         if self.test == "distance":
-            steps = self.memory.steps(embedding, self.memory.embeddings[waypoints], embedded=True)
+            steps = self.memory.steps_to(embedding, waypoints)
             return steps < self.memory.settings.max_dist
         return self.memory.reached(embedding, waypoints, self.cutoff, embedded=True)
 
-    def _targets(self, goals: Any, active: Bools, embedding: NDArray[np.float32]) -> NDArray[Any]:
-        """What each robot is sent to now."""
-        targets = np.array(goals)
+    def _targets(self, goals: Any, active: Bools, embedding: NDArray[np.float32]) -> tuple[NDArray[Any], Bools]:
+        """What each robot is sent to now, and which of them hop straight to the goal."""
         chosen = np.flatnonzero(active & (self.phase == FOLLOWING))
+        direct = np.zeros(len(active), np.bool_)
         if self.hopping and len(chosen):
-            goal_embedding = self.memory.embed(targets[chosen])
-            direct = self.memory.steps(embedding[chosen], goal_embedding, embedded=True)
-            chosen = chosen[direct >= self.memory.settings.max_dist]
-        if len(chosen):
-            targets[chosen] = self.memory.waypoints(self.waypoint[chosen])
-        return targets
+            goal_embedding = self.memory.embed(np.asarray(goals)[chosen])
+            near = self.memory.steps(embedding[chosen], goal_embedding, embedded=True) < self.memory.settings.max_dist
+            direct[chosen[near]] = True
+            chosen = chosen[~near]
+        waypoints = self.memory.waypoints(self.waypoint[chosen])
+        if waypoints.shape[1:] != np.shape(goals)[1:]:
+            raise InputError(
+                f"waypoints have shape {waypoints.shape[1:]} and goals {np.shape(goals)[1:]}, but the controller takes "
+                "both: make the memory with keep_observations=True, so that waypoints are observations"
+            )
+        targets = np.array(goals, np.result_type(np.asarray(goals), waypoints))
+        targets[chosen] = waypoints
+        return targets, direct

@@ -1,0 +1,22 @@
+"""The benchmarks run, and check for themselves that the baseline yields the same results."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize("module", ["memory", "d3pg", "navigation"])
+def test_a_benchmark_runs_with_small_sizes_and_says_what_made_it(module, tmp_path):
+    if module != "memory":
+        pytest.importorskip("torch")
+    command = [sys.executable, "-m", f"benchmarks.{module}", "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    facts = json.loads((tmp_path / "bench.json").read_text())
+    assert facts["command"].startswith(f"python -m benchmarks.{module} --quick")
+    assert all(rows for rows in facts["sections"].values())
+    assert (tmp_path / "bench.md").read_text().count("|") > 10
