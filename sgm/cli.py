@@ -151,7 +151,7 @@ def describe(path: Path) -> dict[str, Any]:
     """What a memory file holds, name by name."""
     memory = sgm.SparseGraphicalMemory.load(path, None)
     evidence = list(memory.tried().values())
-    kept = memory.observations if memory.settings.keep_observations else None
+    kept = memory.observations if memory.settings.keep_observations and len(memory) else None
     standing, before = len(memory.edges().source), len(memory.edges(filtered=False).source)
     removed = len(memory.removed().source)
     return {
@@ -160,7 +160,7 @@ def describe(path: Path) -> dict[str, Any]:
         "observations given": len(memory.assignment),
         "nodes": len(memory),
         "edges": standing,
-        "edges left out by the filter": before + removed - standing - removed,
+        "edges left out by the filter": before - standing,
         "edges removed by cleanup": removed,
         "largest connected part": memory.largest_part(),
         "embedding size": int(memory.embeddings.shape[1]),

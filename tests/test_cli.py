@@ -55,6 +55,19 @@ def test_export_writes_graphml_and_csv(saved, unfiltered, capsys):
     assert f"{edges} edges" in capsys.readouterr().out
 
 
+def test_info_and_export_read_files_with_a_policy_of_ones_own(tmp_path, capsys):
+    class Never(sgm.CleanupPolicy):
+        def gives_up(self, evidence):
+            return False
+
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(np.zeros((3, 3))), criterion="none", policy=Never())
+    memory.extend(np.arange(3))
+    memory.save(tmp_path / "m.sgm")
+    assert main(["info", str(tmp_path / "m.sgm")]) == 0
+    assert "name=Never" in capsys.readouterr().out
+    assert main(["export", str(tmp_path / "m.sgm")]) == 0
+
+
 def test_a_file_that_is_no_memory_is_a_clear_error_and_not_a_traceback(tmp_path):
     (tmp_path / "x.sgm").write_text("hello")
     done = subprocess.run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,10 @@ class TableDistance:
 
     def __init__(self, matrix: ArrayLike) -> None:
         """Take the (n, n) `matrix` of steps: entry [i, j] is the way from i to j."""
-        table = np.ascontiguousarray(matrix, np.float32)
+        try:
+            table = np.array(matrix, np.float32, order="C")
+        except (TypeError, ValueError) as error:
+            raise DistanceError(f"a distance table is an (n, n) array of numbers: {error}") from error
         if table.ndim != 2 or table.shape[0] != table.shape[1]:
             raise DistanceError(f"a distance table is square, (n, n); got shape {table.shape}")
         if table.size and not (table.min() >= 0 and table.max() < np.inf):
@@ -31,8 +35,9 @@ class TableDistance:
         if len(table) >= 2**24:
             raise DistanceError(f"the table has {len(table)} rows; float32 row numbers are exact below {2**24}")
         self.matrix: NDArray[np.float32] = table
+        self.matrix.setflags(write=False)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """A digest of the table, for memory files."""
         return "table-" + hashlib.sha256(self.matrix.tobytes()).hexdigest()[:32]

@@ -171,11 +171,10 @@ class PointRun:
         for name in ("seeds", "methods"):  # each has a folder of its own, so there may always be more of them
             del mine[name]
         theirs = _read_json(path) if resume else None
-        if not resume and path.exists():
-            for state in self.out.glob("seed*/*/state.json"):
-                state.unlink()
-            for weights in self.out.glob("seed*/*.safetensors"):
-                weights.unlink()
+        if not resume:
+            for pattern in ("seed*/*.safetensors", "seed*/*/*.safetensors", "seed*/*/*.json", "seed*/*/*.sgm"):
+                for left_over in self.out.glob(pattern):
+                    left_over.unlink()
         if theirs is not None and theirs != mine:
             differing = [name for name in mine if theirs.get(name) != mine[name]]
             raise sgm.SGMError(

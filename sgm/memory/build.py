@@ -216,4 +216,6 @@ def as_episodes(episode: Any, number: int) -> Ints | None:
         raise InputError(
             f"episode has dtype {values.dtype} and shape {values.shape}: expected a whole number, or {number} of them"
         )
+    if values.size and values.max() > np.iinfo(np.int64).max:
+        raise InputError(f"episode is {values.max()}: expected a whole number that fits 64 bits")
     return np.broadcast_to(values.astype(np.int64), (number,))

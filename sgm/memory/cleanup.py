@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from typing import Protocol
 
 from .graph import Graph
 from .planner import Planner
 from .policies import CleanupPolicy, Evidence
 
 Changes = list[tuple[int, Evidence | None, Evidence]]  # edge, what was known before, what is known after
+
+
+class Journal(Protocol):
+    """Where evidence is written, if the memory is live."""
+
+    def write_evidence(self, changes: Changes, records: int) -> None:
+        """Write changes, all or nothing."""
+        ...
+
+    def wrote(self, token: object) -> bool:
+        """Whether these changes have been written."""
+        ...
 
 
 class Cleanup:
@@ -22,30 +35,35 @@ class Cleanup:
         self.policy = policy
         self.records = records
 
-    def record(
-        self, edges: list[int], outcomes: list[bool], write: Callable[[Changes, int], None] | None
-    ) -> list[bool]:
+    def record(self, edges: list[int], outcomes: list[bool], store: Journal | None) -> list[bool]:
         """Take in tries in order and write them; whether each removed its edge."""
         before = {edge: self.graph.evidence.get(edge) for edge in edges}
         records = self.records
+        changes: Changes = []
         try:
             removals = [self._try_edge(edge, outcome) for edge, outcome in zip(edges, outcomes, strict=True)]
-            if write is not None:
-                write([(edge, old, self.graph.evidence[edge]) for edge, old in before.items()], self.records)
+            if store is not None:
+                changes += [(edge, old, self.graph.evidence[edge]) for edge, old in before.items()]
+                store.write_evidence(changes, self.records)
         except BaseException:
-            self.records = records
-            self._put(before)
+            if store is None or not store.wrote(changes):
+                self.records = records
+                self._put(before)
             raise
         return removals
 
-    def restore(self, edges: list[int], write: Callable[[Changes, int], None] | None) -> int:
+    def restore(self, edges: list[int], store: Journal | None) -> int:
         """Bring back those of these edges that are removed, and write that; how many they are."""
         known = self.graph.evidence
         removed = [edge for edge in edges if edge in known and known[edge].removed_at is not None]
         after = {edge: dataclasses.replace(known[edge], removed_at=None, streak=0) for edge in removed}
-        if write is not None:
-            write([(edge, known[edge], after[edge]) for edge in removed], self.records)
-        self._put(after)
+        changes: Changes = [(edge, known[edge], after[edge]) for edge in removed]
+        try:
+            if store is not None:
+                store.write_evidence(changes, self.records)
+        finally:
+            if store is None or store.wrote(changes):
+                self._put(after)
         return len(removed)
 
     def _try_edge(self, edge: int, reached: bool) -> bool:

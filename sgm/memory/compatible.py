@@ -40,12 +40,18 @@ def check_distance(path: Path, contents: Contents, distance: Distance) -> None:
         )
 
 
-def check_settings(path: Path, stored: Settings, given: dict[str, Any]) -> None:
-    """Refuse settings other than those a file was made with."""
+def check_names(given: dict[str, Any]) -> None:
+    """Refuse settings that do not exist."""
     names = {field.name for field in dataclasses.fields(Settings)}
-    for name, value in given.items():
+    for name in given:
         if name not in names:
             raise InputError(f"{name} is not a setting of a memory; the settings are {', '.join(sorted(names))}")
+
+
+def check_settings(path: Path, stored: Settings, given: dict[str, Any]) -> None:
+    """Refuse settings other than those a file was made with."""
+    check_names(given)
+    for name, value in given.items():
         if (off_is_infinite(value) if name == "tau_p" else value) != getattr(stored, name):
             raise StoreError(
                 f"{path} was made with {name}={getattr(stored, name)!r}, not {value!r}. Leave {name} out, or use "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,8 @@ from . import export, localise, store
 from .arrays import Bools, Ints
 from .build import Builder, ExtendReport, as_episodes
 from .certificate import Certificate, certify
-from .cleanup import Changes, Cleanup
-from .compatible import check_distance, check_settings
+from .cleanup import Cleanup
+from .compatible import check_distance, check_names, check_settings
 from .criteria import within as is_within
 from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, paired
 from .errors import EmptyMemory, InputError, NoPath, StoreError, UnknownEdge, UnknownNode
@@ -27,8 +26,8 @@ from .lock import WriterLock
 from .nodes import Nodes
 from .plan import Plan
 from .planner import Near, Planner
-from .policies import CleanupPolicy, Evidence, make_policy, policy_from_dict
-from .settings import Settings, off_is_infinite
+from .policies import POLICIES, CleanupPolicy, Evidence, ForeignPolicy, make_policy, policy_from_dict
+from .settings import Settings, number, off_is_infinite, whole
 
 Path_ = str | os.PathLike[str]
 
@@ -75,7 +74,8 @@ class SparseGraphicalMemory:
                 the whole "memory" (Eq. 3, comparisons as printed).
             policy: what failed tries do to an edge: "first-failure" (the paper's), "second-failure", "belief", or a
                 `CleanupPolicy` object.
-            size: number of nodes for criterion "uniform".
+            size: number of nodes for criterion "uniform", which samples within one call of `extend`: give it
+                everything at once.
             seed: seed of criterion "uniform".
             feature_average: how far a merge moves a node's feature towards the new one (authors: 0.05).
             keep_observations: keep each node's observation.
@@ -96,11 +96,13 @@ class SparseGraphicalMemory:
         tail: tuple[int, int] | None = None,
         records: int = 0,
     ) -> None:
-        if distance is not None and not isinstance(distance, Distance):
+        if distance is not None and (isinstance(distance, type) or not isinstance(distance, Distance)):
             raise InputError(
                 f"distance is {distance!r}: expected an object with embed(observations) and "
                 "__call__(starts, goals), see sgm.Distance"
             )
+        if features is not None and not callable(features):
+            raise InputError(f"features is {features!r}: expected a function from observations to (n, f) vectors")
         self._distance = distance
         self._features = features
         self.settings = settings
@@ -113,6 +115,7 @@ class SparseGraphicalMemory:
         self._waypoint_test = localise.WaypointTest(nodes)
         self._cleanup = Cleanup(graph, self._planner, self.policy, records)
         self._loaded_fingerprint: str | None = None
+        self._made_with: dict[str, Any] | None = None
         self._store: store.Store | None = None
 
     # -- what it holds -------------------------------------------------------------------------------------------
@@ -213,20 +216,20 @@ class SparseGraphicalMemory:
             block: how many observations are decided at once; the result does not depend on it.
             progress: show a progress bar.
         """
-        number = count(observations)
-        episodes = as_episodes(episode, number)
-        if block is not None and (not isinstance(block, int) or block < 1):
-            raise InputError(f"block is {block!r}: expected a whole number, 1 or more")
-        if self._features is None and self._nodes.has_own_features and not self.settings.feature_average:
-            raise InputError("this memory was built with a feature function: give it to load() or open(), features=…")
+        total = count(observations)
+        episodes = as_episodes(episode, total)
+        if block is not None:
+            block = whole("block", block, 1)
+        self._require_features()
         undo = self._builder.mark()
-        with tqdm(total=number, desc="build", unit="obs", disable=not progress) as bar:
+        with tqdm(total=total, desc="build", unit="obs", disable=not progress) as bar:
             try:
                 report = self._builder.extend(self.distance, self._features, observations, episodes, block, undo, bar)
                 if self._store:
                     self._store.write_batch(self._builder, undo, self._meta())
             except BaseException:
-                self._builder.back_to(undo)
+                if self._store is None or not self._store.wrote(undo):
+                    self._builder.back_to(undo)
                 raise
         return report
 
@@ -284,7 +287,7 @@ class SparseGraphicalMemory:
         waypoints = self._node_ids(waypoints, "waypoints")
         if waypoints.shape != (len(embedding),):
             raise InputError(f"waypoints has shape {waypoints.shape}: expected one node for each of {len(embedding)}")
-        return self._waypoint_test(self.distance, embedding, waypoints, cutoff)
+        return self._waypoint_test(self.distance, embedding, waypoints, number("cutoff", cutoff))
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
         """What a controller is sent to: (n,) nodes' observations if they are kept, else their embeddings."""
@@ -342,12 +345,18 @@ class SparseGraphicalMemory:
         if candidates not in ("nearest", "all"):
             raise InputError(f"candidates is {candidates!r}: expected 'nearest' or 'all'")
         self._require_nodes()
+        to_nodes, goals = np.asarray(to_nodes, np.float32), np.asarray(goals)
         if goals.ndim == 1:
             goals = self._node_ids(goals, "goals")
+        if to_nodes.shape != (len(goals), len(self)) or goals.shape not in (to_nodes.shape, to_nodes.shape[:1]):
+            raise InputError(
+                f"to_nodes has shape {to_nodes.shape} and goals {goals.shape}: expected (n, {len(self)}) and the same, "
+                "or (n,) nodes"
+            )
         ends = np.full((len(to_nodes), 2), -1)
-        for number, (start, goal) in enumerate(zip(to_nodes, goals, strict=True)):
+        for agent, (start, goal) in enumerate(zip(to_nodes, goals, strict=True)):
             with contextlib.suppress(NoPath):
-                ends[number] = self._attach_row(start, goal, by, within, candidates)
+                ends[agent] = self._attach_row(start, goal, by, within, candidates)
         return ends[:, 0], ends[:, 1]
 
     def plan_nodes(self, start: int, goal: int, *, by: str = "distance") -> Plan:
@@ -377,20 +386,20 @@ class SparseGraphicalMemory:
     def record_many(self, u: ArrayLike, v: ArrayLike, reached: ArrayLike) -> list[bool]:
         """`record` for (n,) edges at once, in order, all or nothing; (n,) whether each removed its edge."""
         outcomes = np.asarray(reached)
-        if outcomes.dtype != np.bool_:
+        if outcomes.dtype != np.bool_ and outcomes.size:
             raise InputError(f"reached is {reached!r}: expected True or False")
         sources, targets = np.asarray(u), np.asarray(v)
         if not sources.shape == targets.shape == outcomes.shape or outcomes.ndim != 1:
             raise InputError(f"u, v and reached have shapes {sources.shape}, {targets.shape} and {outcomes.shape}")
         edges = [self._edge(a, b) for a, b in zip(sources, targets, strict=True)]
-        return self._cleanup.record(edges, outcomes.tolist(), self._write_evidence)
+        return self._cleanup.record(edges, outcomes.tolist(), self._store)
 
     def restore(self, u: int | None = None, v: int | None = None) -> int:
         """Bring back the removed edge from u to v, or all of them; its evidence stays. Returns how many."""
         if (u is None) != (v is None):
             raise InputError(f"restore takes both ends of an edge, or none; got u={u!r}, v={v!r}")
         edges = list(self._graph.evidence) if u is None else [self._edge(u, v)]
-        return self._cleanup.restore(edges, self._write_evidence)
+        return self._cleanup.restore(edges, self._store)
 
     # -- the bound -----------------------------------------------------------------------------------------------
 
@@ -407,6 +416,9 @@ class SparseGraphicalMemory:
             seed: seed of that draw.
         """
         self._require_nodes()
+        if pairs is not None:
+            pairs = whole("pairs", pairs, 1)
+        seed = whole("seed", seed, 0)
         embedding = self.embed(observations)
         return certify(
             self.distance, self._nodes, self._graph, self._planner.standing(), self.settings, embedding,
@@ -437,7 +449,12 @@ class SparseGraphicalMemory:
     ) -> SparseGraphicalMemory:
         """Read a memory file, also while another process writes it; StoreError if it is not what it should be.
 
-        Without a distance (None) the memory can be looked at, planned on from node to node, and exported.
+        Args:
+            path: the file.
+            distance: the distance it was made with; with None the memory can be looked at, planned on from node to
+                node, and exported.
+            features: the feature function it was made with, needed only to add observations.
+            policy: a cleanup policy in the place of the stored one.
         """
         contents, _ = store.read(Path(path))
         return cls._from_contents(Path(path), contents, distance, features, policy)
@@ -454,8 +471,14 @@ class SparseGraphicalMemory:
     ) -> SparseGraphicalMemory:
         """A live memory: what a returned call changed is in the file, even if the process is killed after it.
 
-        The file is made if there is none. `settings` are those of the constructor; for an existing file they must be
-        the ones it was made with. Close the memory (or use `with`) to leave a single plain file behind.
+        The file is made if there is none. Close the memory (or use `with`) to leave a single plain file behind.
+
+        Args:
+            path: the file.
+            distance: the distance it was, or will be, made with.
+            features: likewise, the feature function.
+            policy: for an existing file: replaces the stored cleanup policy; None keeps it.
+            settings: those of the constructor; for an existing file they must be the ones it has.
         """
         target = Path(path)
         lock = WriterLock(target)
@@ -465,6 +488,7 @@ class SparseGraphicalMemory:
                 memory = cls._from_contents(target, contents, distance, features, policy)
                 check_settings(target, memory.settings, settings)
             else:
+                check_names(settings)
                 memory = cls(distance, features, policy=policy or "first-failure", **settings)
                 contents = store.Contents(memory._nodes, memory._graph, memory._meta())
                 checksum = store.create(target, contents)
@@ -513,7 +537,14 @@ class SparseGraphicalMemory:
     # -- inside --------------------------------------------------------------------------------------------------
 
     def _embedding(self, observations: Any, embedded: bool) -> Floats:
-        return np.asarray(observations, np.float32) if embedded else self.embed(observations)
+        if not embedded:
+            return self.embed(observations)
+        vectors = np.asarray(observations, np.float32)
+        if vectors.ndim != 2 or vectors.shape[1] != (self._nodes.embedding_width or vectors.shape[1]):
+            raise InputError(
+                f"embedded observations have shape {vectors.shape}: expected (n, {self._nodes.embedding_width})"
+            )
+        return vectors
 
     def _attachments(self, starts: Any, goals: Any) -> tuple[Floats, Floats]:
         self._require_nodes()
@@ -525,6 +556,8 @@ class SparseGraphicalMemory:
         self, start: Floats, goal: NDArray[Any], by: str, within: float | None, candidates: str = "nearest"
     ) -> tuple[int, int]:
         """First and last node of a plan, from (V,) steps to and from nodes; `goal` may be a node instead."""
+        if within is not None:
+            within = number("within", within)
         first, last = int(start.argmin()), int(goal.argmin() if goal.ndim else goal)
         if candidates == "nearest" and self._planner.reaches(first, last, by):
             return first, last
@@ -546,9 +579,16 @@ class SparseGraphicalMemory:
         nodes = np.array(route.nodes)
         return Plan(nodes, self.waypoints(nodes), self._planner.prices_along(nodes), route.cost, before, after)
 
-    @property
-    def _write_evidence(self) -> Callable[[Changes, int], None] | None:
-        return self._store.write_evidence if self._store else None
+    def _require_features(self) -> None:
+        """Refuse to build with another feature function than the file was made with."""
+        if self._made_with is not None and self._made_with != self._feature_facts():
+            raise InputError(
+                f"this memory was built with features {self._made_with}, now they are {self._feature_facts()}: give "
+                "the same feature function, or none, to load() or open(), features=…"
+            )
+
+    def _feature_facts(self) -> dict[str, Any]:
+        return {"given": self._features is not None, "fingerprint": getattr(self._features, "fingerprint", None)}
 
     def _require_nodes(self) -> None:
         if not len(self):
@@ -581,6 +621,7 @@ class SparseGraphicalMemory:
             "settings": self.settings.asdict(),
             "policy": self.policy.asdict(),
             "fingerprint": self.fingerprint,
+            "features": self._made_with or self._feature_facts(),
             "records": self.records,
             "tail": None if self._builder.tail is None else list(self._builder.tail),
             "observation": None if kept is None else {"dtype": kept.dtype.str[1:], "shape": list(kept.shape[1:])},
@@ -598,12 +639,17 @@ class SparseGraphicalMemory:
         memory = cls.__new__(cls)
         try:
             settings = Settings.fromdict(contents.meta["settings"])
-            chosen = make_policy(policy) if policy is not None else policy_from_dict(contents.meta["policy"])
+            stored = contents.meta["policy"]
+            if policy is None and distance is None and stored["name"] not in POLICIES:
+                chosen: CleanupPolicy = ForeignPolicy(stored)
+            else:
+                chosen = make_policy(policy) if policy is not None else policy_from_dict(stored)
         except (InputError, TypeError) as error:
             raise StoreError(f"{path} cannot be read: {error}") from error
         nodes, graph = contents.nodes, contents.graph
         memory._set_up(distance, features, settings, chosen, nodes, graph, contents.tail, int(contents.meta["records"]))
         memory._loaded_fingerprint = contents.meta["fingerprint"]
+        memory._made_with = contents.meta["features"]
         if distance is not None:
             check_distance(path, contents, distance)
         return memory

@@ -19,7 +19,7 @@ class Plan:
         nodes: (L,) int64 node ids, from the node the start is attached to to the node the goal is attached to.
         waypoints: (L, ...) what a controller is sent to: the nodes' observations if the memory keeps them, else their
             embeddings.
-        weights: (L − 1,) float64 price of each edge, steps.
+        weights: (L − 1,) float64 price of each edge, steps: its weight, or what the cleanup policy makes of it.
         cost: what the planner minimised over the edges: the sum of `weights`, or their number when planning by hops.
         start_distance: steps from the start to the first node; 0 when the start was given as a node.
         goal_distance: steps from the last node to the goal; 0 when the goal was given as a node.
@@ -34,7 +34,7 @@ class Plan:
 
     @property
     def total(self) -> float:
-        """Expected steps from start to goal, the ways to and from the memory included."""
+        """What the whole way costs, steps: the prices of the edges and the ways to and from the memory."""
         return self.start_distance + float(self.weights.sum()) + self.goal_distance
 
     def __len__(self) -> int:

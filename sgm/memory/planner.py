@@ -145,7 +145,8 @@ class Planner:
             return
         price = float(self._prices(np.array([edge]))[0])
         source, target = int(self.graph.source.values[edge]), int(self.graph.target.values[edge])
-        for by, new in (("distance", price), ("hops", math.inf if price == math.inf else 1.0)):
+        hops = float(self._hops(np.array([edge]), np.array([price]))[0])
+        for by, new in (("distance", price), ("hops", hops)):
             data = self._matrices[by].data
             old = data[self._position[edge]]
             if new != old:
@@ -165,7 +166,7 @@ class Planner:
         self._position[edges] = np.arange(len(edges))
         self._keys = graph.target.values[edges].astype(np.int64) * graph.nodes + graph.source.values[edges]
         prices = self._prices(edges)
-        hops = np.where(np.isinf(prices), np.inf, 1.0)
+        hops = self._hops(edges, prices)
         shape = numbered.shape
         self._matrices = {
             by: csr_array((data, numbered.indices, numbered.indptr), shape=shape)
@@ -207,6 +208,14 @@ class Planner:
         if len(tried):
             prices[tried] = self._tried_prices(weights[tried], [known.get(int(e), _NO_EVIDENCE) for e in edges[tried]])
         return prices
+
+    def _hops(self, edges: Ints, prices: Prices) -> Prices:
+        """What edges count when hops are counted: 1; one more for each failure where only the guard keeps them."""
+        hops = np.where(np.isinf(prices), np.inf, 1.0)
+        guarded = {edge: known.failures for edge, known in self.graph.evidence.items() if known.guarded}
+        for place in np.flatnonzero(np.isin(edges, list(guarded))) if guarded else ():
+            hops[place] += guarded[int(edges[place])]
+        return hops
 
     def _tried_prices(self, weights: Prices, evidence: list[Evidence]) -> Prices:
         successes = np.array([item.successes for item in evidence])

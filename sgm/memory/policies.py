@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import abc
+import copy
 import dataclasses
-import math
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
+from .settings import number
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +49,8 @@ def expected_steps(
 ) -> NDArray[np.float64]:
     """Expected steps to get through an edge that is tried until it works, each failure costing `max_steps`.
 
-    With p the mean of Beta(1 + successes, 1 + failures), there are (1 − p) / p failures before the first success.
+    With p the mean of Beta(1 + successes, 1 + failures), there are (1 − p) / p failures before the first success. An
+    edge that was never tried has p = 1/2, so it is charged one failure: plans prefer edges known to work.
     """
     return np.asarray(weight + max_steps * (1.0 + failures) / (1.0 + successes), np.float64)
 
@@ -56,6 +58,9 @@ def expected_steps(
 @dataclasses.dataclass(frozen=True)
 class CleanupPolicy(abc.ABC):
     """Decides when an edge is given up and what the planner pays for it. Subclass it for a rule of your own.
+
+    Prices matter to plans by distance; plans by hops count edges, and count one that only the guard keeps once more for
+    each of its failures.
 
     Attributes:
         guard: never remove an edge whose loss would shrink the largest strongly connected part of the graph; such an
@@ -67,6 +72,14 @@ class CleanupPolicy(abc.ABC):
 
     guard: bool = False
     max_steps: float | None = None
+
+    def __post_init__(self) -> None:
+        """Check the parameters and make NumPy scalars plain."""
+        if not isinstance(self.guard, (bool, np.bool_)):
+            raise InputError(f"guard is {self.guard!r}: expected True or False")
+        object.__setattr__(self, "guard", bool(self.guard))
+        if self.max_steps is not None:
+            object.__setattr__(self, "max_steps", number("max_steps", self.max_steps, finite=True))
 
     @abc.abstractmethod
     def gives_up(self, evidence: Evidence) -> bool:
@@ -90,11 +103,11 @@ class CleanupPolicy(abc.ABC):
 
     def bound_to(self, max_dist: float) -> CleanupPolicy:
         """This policy with `max_steps` filled in."""
-        if self.max_steps is None:
-            return dataclasses.replace(self, max_steps=3.0 * max_dist)
-        if isinstance(self.max_steps, bool) or not 0 <= self.max_steps < math.inf:
-            raise InputError(f"max_steps is {self.max_steps!r}: expected a finite number of steps, 0 or more")
-        return self
+        if self.max_steps is not None:
+            return self
+        bound = copy.copy(self)
+        object.__setattr__(bound, "max_steps", 3.0 * max_dist)
+        return bound
 
     def asdict(self) -> dict[str, Any]:
         """Name and parameters as JSON can hold them; the inverse of `policy_from_dict`."""
@@ -136,9 +149,9 @@ class Belief(CleanupPolicy):
     threshold: float = 0.15
 
     def __post_init__(self) -> None:
-        """Check the threshold."""
-        if isinstance(self.threshold, bool) or not 0 <= self.threshold <= 1:
-            raise InputError(f"threshold is {self.threshold!r}: expected a probability, from 0 to 1")
+        """Check the parameters."""
+        super().__post_init__()
+        object.__setattr__(self, "threshold", number("threshold", self.threshold, high=1.0))
 
     def gives_up(self, evidence: Evidence) -> bool:
         """When the posterior mean is under the threshold."""
@@ -147,6 +160,23 @@ class Belief(CleanupPolicy):
     def price(self, weight: NDArray[Any], successes: NDArray[Any], failures: NDArray[Any]) -> NDArray[np.float64]:
         """Expected steps, see `expected_steps`."""
         return expected_steps(weight, successes, failures, self.cost_of_failure)
+
+
+class ForeignPolicy(CleanupPolicy):
+    """Stands for a policy that only its author has, in a memory that is only looked at."""
+
+    def __init__(self, facts: dict[str, Any]) -> None:
+        """Remember what the file says of it."""
+        super().__init__()
+        object.__setattr__(self, "facts", facts)
+
+    def gives_up(self, evidence: Evidence) -> bool:
+        """Nobody knows."""
+        raise InputError("this memory was loaded without its cleanup policy: give it to load(), policy=…")
+
+    def asdict(self) -> dict[str, Any]:
+        """What the file says."""
+        return dict(self.__dict__["facts"])
 
 
 POLICIES: dict[str, type[CleanupPolicy]] = {policy.name: policy for policy in (FirstFailure, SecondFailure, Belief)}

@@ -46,15 +46,15 @@ class Settings:
         """Check every field and make NumPy scalars plain."""
         _one_of("criterion", self.criterion, CRITERIA)
         _one_of("scope", self.scope, SCOPES)
-        self._set("tau_a", _number("tau_a", self.tau_a, finite=True))
-        self._set("tau_p", _number("tau_p", self.tau_p))
-        self._set("max_dist", _number("max_dist", self.max_dist, finite=True))
-        self._set("feature_average", _number("feature_average", self.feature_average, high=1.0))
-        self._set("seed", _whole("seed", self.seed, 0))
+        self._set("tau_a", number("tau_a", self.tau_a, finite=True))
+        self._set("tau_p", number("tau_p", self.tau_p))
+        self._set("max_dist", number("max_dist", self.max_dist, finite=True))
+        self._set("feature_average", number("feature_average", self.feature_average, high=1.0))
+        self._set("seed", whole("seed", self.seed, 0))
         if self.k is not None:
-            self._set("k", _whole("k", self.k, 1, "; None keeps every edge"))
+            self._set("k", whole("k", self.k, 1, "; None keeps every edge"))
         if self.criterion == "uniform":
-            self._set("size", _whole("size", self.size, 1, ": the number of nodes that uniform subsampling keeps"))
+            self._set("size", whole("size", self.size, 1, ": the number of nodes that uniform subsampling keeps"))
         elif self.size is not None:
             raise InputError(f'size={self.size!r} goes with criterion="uniform"; got criterion={self.criterion!r}')
         if not isinstance(self.keep_observations, bool):
@@ -91,7 +91,8 @@ def _one_of(name: str, value: Any, accepted: tuple[str, ...]) -> None:
         raise InputError(f"{name} is {value!r}: expected one of {', '.join(map(repr, accepted))}")
 
 
-def _number(name: str, value: Any, *, high: float = math.inf, finite: bool = False) -> float:
+def number(name: str, value: Any, *, high: float = math.inf, finite: bool = False) -> float:
+    """A number from 0 to `high`, as a plain float; InputError if it is anything else."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= high:
         raise InputError(f"{name} is {value!r}: expected a number from 0 to {high}")
     if finite and math.isinf(value):
@@ -99,7 +100,8 @@ def _number(name: str, value: Any, *, high: float = math.inf, finite: bool = Fal
     return float(value)
 
 
-def _whole(name: str, value: Any, low: int, more: str = "") -> int:
+def whole(name: str, value: Any, low: int, more: str = "") -> int:
+    """A whole number of at least `low`, as a plain int; InputError if it is anything else."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < low:
         raise InputError(f"{name} is {value!r}: expected a whole number, {low} or more{more}")
     return int(value)

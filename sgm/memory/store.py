@@ -23,6 +23,7 @@ import json
 import os
 import sqlite3
 import struct
+import warnings
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ from numpy.typing import NDArray
 from .arrays import Ints
 from .build import Builder, Undo
 from .cleanup import Changes
-from .errors import InputError, StoreError
+from .errors import StoreError
 from .graph import Graph
 from .lock import WriterLock
 from .nodes import Nodes
@@ -79,6 +80,7 @@ class Store:
         self._meta = meta
         self._checksum = checksum
         self._grouped = False
+        self._last: object = None
         self._connection = _connect(path, write=True)
 
     @contextlib.contextmanager
@@ -87,19 +89,21 @@ class Store:
         if self._grouped:
             yield
             return
-        with _translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
         self._grouped = True
         try:
+            with _translated(self.path):
+                self._connection.execute("BEGIN IMMEDIATE")
             yield
         finally:
-            self._grouped = False
-            with _translated(self.path):
-                self._connection.execute("COMMIT")
+            self._end_group()
+
+    def wrote(self, token: object) -> bool:
+        """Whether what `token` stands for is in the file, also if the call that wrote it was interrupted afterwards."""
+        return self._last is token
 
     def write_batch(self, builder: Builder, undo: Undo, meta: dict[str, Any]) -> None:
-        """Write what a batch changed."""
-        with self._transaction():
+        """Write what a batch changed; `undo` is the token."""
+        with self._transaction(undo):
             self._checksum += _write_nodes(self._connection, builder.nodes, undo.nodes, undo.stream)
             self._checksum += _write_edges(self._connection, builder.graph, undo.edges)
             for edges in undo.temporal:
@@ -109,8 +113,8 @@ class Store:
             self._put_meta(meta)
 
     def write_evidence(self, changes: Changes, records: int) -> None:
-        """Write new evidence about edges, and how many tries have been recorded."""
-        with self._transaction():
+        """Write new evidence about edges, and how many tries have been recorded; `changes` is the token."""
+        with self._transaction(changes):
             for edge, before, after in changes:
                 self._checksum += _evidence_crc(edge, after) - (0 if before is None else _evidence_crc(edge, before))
                 self._connection.execute(
@@ -119,38 +123,64 @@ class Store:
             self._put_meta({"records": records})
 
     def write_meta(self, meta: dict[str, Any]) -> None:
-        """Write facts about the memory."""
-        with self._transaction():
+        """Write facts about the memory; `meta` is the token."""
+        with self._transaction(meta):
             self._put_meta(meta)
 
     def close(self) -> None:
-        """Leave one plain file behind and let others write it."""
-        # A reader may still hold the write-ahead log; the file is complete with it, so that is no error.
-        with contextlib.suppress(sqlite3.Error):
-            self._connection.execute("PRAGMA journal_mode = DELETE")
+        """Leave one plain file behind, unless somebody is reading it, and let others write it."""
+        self._end_group()
+        try:
+            mode = self._connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
+        except sqlite3.Error:
+            mode = "wal"
         self._connection.close()
         self._lock.release()
+        if mode != "delete":
+            warnings.warn(
+                f"{self.path} is being read, so {self.path.name}-wal still belongs to it: copy or move both, or open "
+                "and close the memory again when nobody reads it",
+                stacklevel=3,
+            )
+
+    def _end_group(self) -> None:
+        if self._grouped:
+            self._grouped = False
+            if self._connection.in_transaction:
+                with _translated(self.path):
+                    self._connection.execute("COMMIT")
 
     @contextlib.contextmanager
-    def _transaction(self) -> Iterator[None]:
+    def _transaction(self, token: object) -> Iterator[None]:
         saved = self._checksum, dict(self._meta)
-        begin, end, back = ("BEGIN IMMEDIATE", "COMMIT", ["ROLLBACK"])
-        if self._grouped:
-            begin, end, back = ("SAVEPOINT call", "RELEASE call", ["ROLLBACK TO call", "RELEASE call"])
+        begin, end = ("SAVEPOINT call", "RELEASE call") if self._grouped else ("BEGIN IMMEDIATE", "COMMIT")
+        ending = False
         with _translated(self.path):
-            self._connection.execute(begin)
             try:
+                self._connection.execute(begin)
                 yield
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO meta VALUES ('checksum', ?)", (json.dumps(self._checksum),)
-                )
+                values = (json.dumps(self._checksum),)
+                self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('checksum', ?)", values)
+                ending = True
                 self._connection.execute(end)
+                self._last = token
             except BaseException:
-                self._checksum, self._meta = saved
-                for statement in back:
-                    with contextlib.suppress(sqlite3.Error):
-                        self._connection.execute(statement)
+                # A signal may arrive when the transaction has just ended; what is in the file then stays.
+                if self._rolled_back() or not ending:
+                    self._checksum, self._meta = saved
+                else:
+                    self._last = token
                 raise
+
+    def _rolled_back(self) -> bool:
+        """Undo the call's transaction; False if there is none any more."""
+        statements = ("ROLLBACK TO call", "RELEASE call") if self._grouped else ("ROLLBACK",)
+        try:
+            for statement in statements:
+                self._connection.execute(statement)
+        except sqlite3.Error:
+            return False
+        return True
 
     def _put_meta(self, meta: dict[str, Any]) -> None:
         changed = {key: value for key, value in meta.items() if key not in self._meta or self._meta[key] != value}
@@ -213,7 +243,7 @@ def read(path: Path) -> tuple[Contents, int]:
             return _read_contents(connection)
         except StoreError as error:
             raise StoreError(f"{path} is damaged: {error}") from error
-        except (InputError, ValueError, TypeError, KeyError, OverflowError, zlib.error) as error:
+        except Exception as error:  # whatever a file makes the reader stumble over
             raise StoreError(f"{path} is damaged: {type(error).__name__}: {error}") from error
 
 
@@ -227,15 +257,28 @@ def _check_header(connection: sqlite3.Connection, path: Path) -> None:
             f"{path} has schema version {version}; this release reads and writes version {SCHEMA}. Use the release "
             "that wrote it."
         )
+    if _schema(connection) != _expected_schema():
+        raise StoreError(f"{path} is damaged: its tables are not those of schema version {SCHEMA}, or not only those")
     verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
     if verdict != "ok":
         raise StoreError(f"{path} is damaged: {verdict}")
 
 
+def _schema(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Every table, index, view and trigger, with the statement that made it."""
+    return connection.execute("SELECT type, name, ifnull(sql, '') FROM sqlite_master ORDER BY type, name").fetchall()
+
+
+def _expected_schema() -> list[tuple[str, str, str]]:
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(_TABLES)
+        return _schema(connection)
+
+
 def _read_contents(connection: sqlite3.Connection) -> tuple[Contents, int]:
     meta = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM meta")}
     checksum = meta.pop("checksum")
-    missing = {"settings", "policy", "fingerprint", "records", "tail", "observation"} - set(meta)
+    missing = {"settings", "policy", "fingerprint", "features", "records", "tail", "observation"} - set(meta)
     if missing:
         raise StoreError(f"the table meta lacks {', '.join(sorted(missing))}")
     nodes, total = _read_nodes(connection, meta["observation"])

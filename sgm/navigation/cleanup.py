@@ -42,7 +42,11 @@ class CleanupReport:
 
 
 class Cleaner:
-    """A batch of agents that clean one memory; they go on where they were from one call of `run` to the next."""
+    """A batch of agents that clean one memory; they go on where they were from one call of `run` to the next.
+
+    An episode ends when the goal's node is reached, when there is no path, after `episode_steps`, and, as in the
+    authors' code, when the robot happens to come upon the environment's own goal.
+    """
 
     def __init__(
         self,

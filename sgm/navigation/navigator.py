@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.memory import InputError, SparseGraphicalMemory
+from sgm.memory import InputError, NoPath, SparseGraphicalMemory
 
 Controller = Callable[[Any, Any], NDArray[Any]]
 Ints = NDArray[np.int64]
@@ -68,11 +68,15 @@ class Navigator:
             raise InputError(f"reached is {reached!r}: expected 'two-way' or 'distance'")
         if by not in ("distance", "hops"):
             raise InputError(f"by is {by!r}: expected 'distance' or 'hops'")
+        if candidates not in ("nearest", "all"):
+            raise InputError(f"candidates is {candidates!r}: expected 'nearest' or 'all'")
+        if not cutoff > 0:
+            raise InputError(f"cutoff is {cutoff!r}: expected a number of steps over 0")
         if max_steps is not None and max_steps < 1:
             raise InputError(f"max_steps is {max_steps!r}: expected a number of steps, 1 or more")
         self.memory = memory
         self.controller = controller
-        self.max_steps = round(3 * memory.settings.max_dist) if max_steps is None else max_steps
+        self.max_steps = max(1, round(3 * memory.settings.max_dist)) if max_steps is None else max_steps
         self.test = reached
         self.cutoff = cutoff
         self.by = by
@@ -102,7 +106,10 @@ class Navigator:
         self.blamed: list[tuple[int, int, int]] = []  # (episode, u, v) of the edges blamed in the last call
 
     def act(self, observation: Any, goal: Any) -> NDArray[Any]:
-        """The action of one robot: observation and goal as the environment gives them. `reset(1)` begins an episode."""
+        """The action of one robot: observation and goal as the environment gives them.
+
+        The goal must stay the same during an episode; `reset(1)` begins a new one.
+        """
         if len(self.phase) != 1:
             self.reset(1)
         return self.act_many(np.asarray(observation)[None], np.asarray(goal)[None])[0]
@@ -135,10 +142,13 @@ class Navigator:
         return self.controller(observations, targets)
 
     def path(self, episode: int) -> Ints:
-        """The nodes of an episode's latest plan, from its first to the goal's; empty without a plan."""
+        """The nodes of an episode's plan on the graph as it stands, from the first to the goal's; empty without one."""
         if self.phase[episode] in (FRESH, LOST):
             return np.empty(0, np.int64)
-        return self.memory.plan_nodes(self.start_node[episode], self.goal_node[episode], by=self.by).nodes
+        try:
+            return self.memory.plan_nodes(self.start_node[episode], self.goal_node[episode], by=self.by).nodes
+        except NoPath:
+            return np.empty(0, np.int64)
 
     def _give_up(self, active: Bools) -> None:
         """Blame and plan anew where a waypoint was not reached in time."""

@@ -140,7 +140,6 @@ BAD_SETTINGS = [
     ({"seed": -1}, "seed is -1"),
     ({"keep_observations": 1}, "keep_observations is 1"),
     ({"policy": "third-failure"}, "policy is 'third-failure': expected one of 'first-failure'"),
-    ({"policy": sgm.Belief(max_steps=-1)}, "max_steps is -1"),
 ]
 
 
@@ -150,9 +149,25 @@ def test_bad_settings_are_named(settings, reason):
         sgm.SparseGraphicalMemory(Points(), **settings)
 
 
-def test_a_threshold_that_is_no_probability_is_named():
-    with pytest.raises(sgm.InputError, match=r"threshold is 1\.2"):
-        sgm.Belief(threshold=1.2)
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"threshold": 1.2}, r"threshold is 1\.2"),
+        ({"threshold": "3"}, "threshold is '3'"),
+        ({"max_steps": -1}, "max_steps is -1"),
+        ({"max_steps": float("inf")}, "max_steps is inf"),
+        ({"guard": "yes"}, "guard is 'yes'"),
+    ],
+)
+def test_bad_parameters_of_a_policy_are_named(parameters, reason):
+    with pytest.raises(sgm.InputError, match=reason):
+        sgm.Belief(**parameters)
+
+
+def test_a_policy_may_be_made_of_numpy_scalars_and_saved(tmp_path):
+    policy = sgm.Belief(max_steps=np.int64(30), guard=np.True_, threshold=np.float32(0.25))
+    sgm.SparseGraphicalMemory(Points(), policy=policy).save(tmp_path / "m.sgm")
+    assert sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", Points()).policy == policy
 
 
 def test_settings_may_be_numpy_scalars():
@@ -160,9 +175,18 @@ def test_settings_may_be_numpy_scalars():
     assert (memory.settings.tau_a, memory.settings.k, memory.settings.max_dist) == (2.0, 3, 4.0)
 
 
-def test_something_that_is_no_distance_is_refused():
-    with pytest.raises(sgm.InputError, match="expected an object with embed"):
-        sgm.SparseGraphicalMemory(lambda a, b: 0)
+def test_something_that_is_no_distance_or_feature_function_is_refused():
+    for distance in (lambda a, b: 0, Points):
+        with pytest.raises(sgm.InputError, match="expected an object with embed"):
+            sgm.SparseGraphicalMemory(distance)
+    with pytest.raises(sgm.InputError, match="features is 3"):
+        sgm.SparseGraphicalMemory(Points(), features=3)
+
+
+def test_a_setting_that_does_not_exist_is_named_for_new_files_too(tmp_path):
+    with pytest.raises(sgm.InputError, match="foo is not a setting"):
+        sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", Points(), foo=3)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_empty_memory_says_so():
@@ -202,7 +226,16 @@ def test_unknown_nodes_and_edges_are_named(built):
     assert built.records == 0
 
 
+def test_empty_batches_are_fine(built):
+    none = np.empty((0, 2))
+    assert built.extend(none).added == 0
+    assert built.plan_many(none, none) == []
+    assert built.record_many([], [], []) == []
+    assert len(built.localise(none).node) == 0
+
+
 def test_arguments_of_the_wrong_form_are_named(built):
+    points, _ = plane(60)
     u, v = (int(end[0]) for end in built.edges()[:2])
     for call, reason in (
         (lambda: built.record(u, v, 0.7), "expected True or False"),
@@ -217,6 +250,15 @@ def test_arguments_of_the_wrong_form_are_named(built):
         (lambda: built.extend([[0, 0]], block=0), "block is 0"),
         (lambda: built.extend([[0, 0]], episode=[1, 2]), "episode has dtype"),
         (lambda: built.extend([[0, 0]], episode="a"), "episode has dtype"),
+        (lambda: built.extend([[0, 0]], block=True), "block is True"),
+        (lambda: built.extend([[0, 0]], episode=2**63), "episode"),
+        (lambda: built.plan([0, 0], [1, 1], within=float("nan")), "within is nan"),
+        (lambda: built.plan([0, 0], [1, 1], within=-1), "within is -1"),
+        (lambda: built.reached([[0, 0]], [0], cutoff="a"), "cutoff is 'a'"),
+        (lambda: built.localise(np.zeros((2, 5)), embedded=True), "shape \\(2, 5\\)"),
+        (lambda: built.attach(np.zeros((1, 3), np.float32), np.array([0])), "to_nodes has shape"),
+        (lambda: built.certificate(points, pairs=-1), "pairs is -1"),
+        (lambda: built.certificate(points, seed=-1), "seed is -1"),
         (lambda: built.filter(0), "k is 0"),
     ):
         with pytest.raises(sgm.InputError, match=reason):
@@ -241,6 +283,8 @@ def test_tables_that_are_none_are_refused():
         (np.zeros((2, 3)), "square"),
         ([[0, -1], [1, 0]], r"holds -1.0 at \[0, 1\]"),
         ([[0, np.nan], [1, 0]], "holds nan"),
+        ([["a"]], "array of numbers"),
+        ([[1, 2], [3]], "array of numbers"),
     ):
         with pytest.raises(sgm.DistanceError, match=reason):
             sgm.TableDistance(matrix)

@@ -69,6 +69,7 @@ def test_the_guard_re_prices_an_edge_that_holds_the_graph_together(policy):
     assert memory.largest_part() == 6
     assert memory.evidence(3, 4).guarded
     assert memory.plan_nodes(3, 4).weights.tolist() == [2.0 + 30.0 * 2]
+    assert memory.plan_nodes(3, 4, by="hops").cost == 2.0
     assert memory.record(0, 2, False) is True
     memory.record(3, 4, True)
     assert not memory.evidence(3, 4).guarded
@@ -94,11 +95,15 @@ def test_a_guarded_cleanup_never_shrinks_the_largest_part():
 
 
 def test_a_rule_of_ones_own_is_a_subclass():
-    class ThreeInAll(sgm.CleanupPolicy):
-        def gives_up(self, evidence):
-            return evidence.failures >= 3
+    class Patient(sgm.CleanupPolicy):
+        def __init__(self, patience):
+            super().__init__()
+            object.__setattr__(self, "patience", patience)
 
-    memory = ring(ThreeInAll())
+        def gives_up(self, evidence):
+            return evidence.failures >= self.patience
+
+    memory = ring(Patient(3))
     assert [memory.record(0, 2, reached) for reached in (False, True, False, True, False)] == [False] * 4 + [True]
 
 

@@ -226,6 +226,94 @@ def test_a_write_that_fails_leaves_memory_and_file_as_they_were(tmp_path):
         assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), live)
 
 
+class InterruptedAfter:
+    """A connection in which Ctrl-C arrives just after a statement has been carried out."""
+
+    def __init__(self, connection, statement):
+        self.connection, self.statement = connection, statement
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def execute(self, statement, *values):
+        result = self.connection.execute(statement, *values)
+        if statement == self.statement:
+            self.statement = None
+            raise KeyboardInterrupt
+        return result
+
+
+@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "COMMIT", "SAVEPOINT call", "RELEASE call"])
+@pytest.mark.parametrize("call", ["extend", "record", "restore", "filter"])
+def test_memory_and_file_agree_whenever_an_interrupt_arrives(tmp_path, call, statement):
+    path = tmp_path / "live.sgm"
+    live = sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS)
+    live.extend(images(40))
+    u, v = (int(end[0]) for end in live.edges()[:2])
+    live.record(u, v, False)
+    calls = {
+        "extend": lambda: live.extend(images(20, seed=1)),
+        "record": lambda: live.record(u, v, False),
+        "restore": lambda: live.restore(),
+        "filter": lambda: live.filter(2),
+    }
+    grouped = statement.endswith("call")
+    with live.group() if grouped else contextlib.nullcontext():
+        plain = live._store._connection
+        live._store._connection = InterruptedAfter(plain, statement)
+        with pytest.raises(KeyboardInterrupt):
+            calls[call]()
+        live._store._connection = plain
+        live.extend(images(10, seed=2))
+    live.record(u, v, True)
+    assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), live)
+    live.close()
+    sgm.SparseGraphicalMemory.open(path, ImageDistance()).close()
+
+
+def test_closing_while_somebody_reads_says_that_the_log_still_belongs_to_the_file(tmp_path):
+    path = tmp_path / "live.sgm"
+    live = sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM nodes").fetchone()
+        live.extend(images(30))
+        live._store._connection.execute("PRAGMA busy_timeout = 10")
+        with pytest.warns(UserWarning, match="-wal still belongs to it"):
+            live.close()
+    assert len(sgm.SparseGraphicalMemory.load(path, ImageDistance())) == len(live)
+    sgm.SparseGraphicalMemory.open(path, ImageDistance()).close()
+    assert os.listdir(tmp_path) == ["live.sgm"]
+
+
+def test_closing_inside_a_group_keeps_what_had_returned(tmp_path):
+    path = tmp_path / "live.sgm"
+    live = sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS)
+    with live.group():
+        live.extend(images(30))
+        live.close()
+    assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), live)
+
+
+def test_another_feature_function_is_refused_when_building(tmp_path):
+    def phi(x):
+        return ImageDistance().embed(x) * 2
+
+    full_memory().save(tmp_path / "with.sgm")
+    plain = sgm.SparseGraphicalMemory(ImageDistance(), **SETTINGS)
+    plain.extend(images())
+    plain.save(tmp_path / "without.sgm")
+    averaging = sgm.SparseGraphicalMemory(ImageDistance(), phi, feature_average=0.05, **SETTINGS)
+    averaging.extend(images())
+    averaging.save(tmp_path / "averaging.sgm")
+    for name, features in (("with", None), ("without", phi), ("averaging", None)):
+        memory = sgm.SparseGraphicalMemory.load(tmp_path / f"{name}.sgm", ImageDistance(), features)
+        with pytest.raises(sgm.InputError, match="built with features"):
+            memory.extend(images())
+    marked = sgm.SparseGraphicalMemory.load(tmp_path / "with.sgm", ImageDistance(), phi)
+    assert marked.extend(images()).added == 0
+
+
 def test_another_distance_is_refused_by_fingerprint_and_by_behaviour(tmp_path):
     class Renamed(ImageDistance):
         fingerprint = "image-distance-2"
@@ -285,7 +373,19 @@ def edit(path, statement, *values):
 EDITS = {
     "another schema version": ("PRAGMA user_version = 2", "schema version 2; this release reads and writes version 1"),
     "another application": ("PRAGMA application_id = 7", "not a memory file"),
-    "a missing table": ("DROP TABLE evidence", "no such table: evidence"),
+    "a missing table": ("DROP TABLE evidence", "tables are not those"),
+    "a missing column": ("ALTER TABLE evidence DROP COLUMN guarded", "tables are not those"),
+    "a trigger": (
+        "CREATE TRIGGER x AFTER INSERT ON evidence BEGIN DELETE FROM nodes WHERE id > 3; END",
+        "or not only those",
+    ),
+    "a view": ("CREATE VIEW v AS SELECT * FROM nodes", "or not only those"),
+    "text for a number": ("UPDATE nodes SET stream = 'x' WHERE id = 3", "damaged"),
+    "endless JSON": (f"UPDATE meta SET value = '{'[' * 100_000}' WHERE key = 'tail'", "damaged"),
+    "an enormous image": (
+        """UPDATE meta SET value = '{"dtype": "u1", "shape": [99999999, 99999999]}' WHERE key = 'observation'""",
+        "damaged",
+    ),
     "a missing fact": ("DELETE FROM meta WHERE key = 'settings'", "lacks settings"),
     "no checksum": ("DELETE FROM meta WHERE key = 'checksum'", "checksum"),
     "settings that are no JSON": ("UPDATE meta SET value = 'k=5' WHERE key = 'settings'", "damaged"),
@@ -375,5 +475,5 @@ def test_features_are_asked_for_only_when_building(tmp_path):
     full_memory().save(tmp_path / "m.sgm")
     memory = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", ImageDistance())
     memory.plan(images()[0], images()[1])
-    with pytest.raises(sgm.InputError, match="features="):
+    with pytest.raises(sgm.InputError, match="features=…"):
         memory.extend(images(3))

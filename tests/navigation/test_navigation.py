@@ -205,12 +205,63 @@ def test_sorb_hops_from_waypoint_to_waypoint(by, cleaned):
     assert result.episodes == 10
 
 
+def test_whole_numbers_as_a_goal_do_not_round_waypoints():
+    class Cells(BlindDistance):
+        def embed(self, observations):
+            return np.asarray(observations, np.float32) / MAZE.size.astype(np.float32)
+
+    memory = sgm.SparseGraphicalMemory(Cells(), tau_p=0.05, tau_a=2.5, max_dist=5.0, keep_observations=True)
+    memory.extend(sample_cells(300))
+    seen = []
+    navigator = Navigator(memory, lambda observations, goals: seen.append(goals) or np.zeros((len(observations), 2)))
+    navigator.act([1.5, 1.5], [30, 30])
+    assert seen[0].dtype.kind == "f"
+    assert seen[0][0].tolist() in memory.observations.tolist()
+
+
+def sample_cells(number):
+    return envs(number).reset(seed=2, options={"uniform": True})[0]["observation"] * MAZE.size
+
+
+def test_waypoints_that_are_no_observations_are_refused():
+    class Wide(BlindDistance):
+        def embed(self, observations):
+            return np.tile(np.asarray(observations, np.float32), 4)
+
+        def pairs(self, starts, goals):
+            return super().pairs(starts[:, :2], goals[:, :2])
+
+    memory = sgm.SparseGraphicalMemory(Wide(), tau_p=0.05)
+    memory.extend(sample_cells(50) / MAZE.size)
+    with pytest.raises(sgm.InputError, match="keep_observations=True"):
+        Navigator(memory, straight_on).act([0.1, 0.1], [0.9, 0.9])
+
+
+def test_steps_straight_to_the_goal_are_not_held_against_the_edge():
+    table = np.array([[0, 1, 2], [1, 0, 1], [2, 1, 0]], np.float32)
+
+    class Line(sgm.TableDistance):
+        def embed(self, observations):
+            return super().embed(np.asarray(observations)[:, 0])
+
+    memory = sgm.SparseGraphicalMemory(Line(table), criterion="none", max_dist=1.5, keep_observations=True)
+    memory.extend([[0], [1], [2]])
+    navigator = Navigator(
+        memory, lambda o, g: np.zeros((len(o), 1)), max_steps=3, reached="distance", hopping=True, clean=True
+    )
+    for _ in range(12):
+        navigator.act([1], [2])  # the goal is within MaxDist all the time, and never reached
+    assert memory.removed().source.tolist() == []
+
+
 def test_bad_arguments_are_named():
     memory = build()
     for options, reason in (
         ({"reached": "near"}, "reached is 'near'"),
         ({"by": "time"}, "by is 'time'"),
         ({"max_steps": 0}, "max_steps is 0"),
+        ({"candidates": "some"}, "candidates is 'some'"),
+        ({"cutoff": float("nan")}, "cutoff is nan"),
     ):
         with pytest.raises(sgm.InputError, match=reason):
             agent(memory, **options)
