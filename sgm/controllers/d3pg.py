@@ -121,8 +121,8 @@ class Actor:
                 f"observations and goals have shapes {np.shape(observations)} and {np.shape(goals)}: expected "
                 f"(n, {self.networks.observation_size}) each"
             )
-        pairs = np.hstack([observations, goals]).astype(np.float32)
-        return self.networks.act(torch.tensor(pairs)).numpy()
+        pairs = np.concatenate([observations, goals], axis=1, dtype=np.float32)
+        return self.networks.act(torch.from_numpy(pairs)).numpy()
 
 
 class _Stack:

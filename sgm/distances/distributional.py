@@ -13,6 +13,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +37,7 @@ Floats = NDArray[np.float32]
 AGGREGATES = ("max", "mean")
 _FORMAT = "sgm-goal-networks-1"
 _ROWS = 1024  # pairs that go through the networks at once, so that activations stay in the cache
+_PAIRS = 8192  # pairs of a table evaluated at once without tiles: 8 MB of activations for each layer
 _TILE = 32  # starts, and goals, in one tile of a table; larger tiles have more open units, smaller ones more overhead
 _GROUP = 32  # tiles of goals planned together, see _TiledTable
 
@@ -55,6 +57,21 @@ class Layers(NamedTuple):
         if extra is not None:
             second.baddbmm_(extra.expand(count, *extra.shape), self.second[:, hidden:-1])
         return _affine(self.third, second.relu_())
+
+    def cross(self, starts: Tensor, goals: Tensor, extra: Tensor | None = None) -> Iterator[Tensor]:
+        """(n, o) starts and (m, o) goals to (n · m, outputs) for every pair, network by network.
+
+        The first layer is linear in both, so it is computed for each start and each goal and added up for the pairs.
+        """
+        size = starts.shape[1]
+        for first, second, third in zip(*self, strict=True):
+            hidden = first.shape[1]
+            of_goals = torch.addmm(first[-1], goals, first[size:-1])
+            layer = ((starts @ first[:size])[:, None] + of_goals).flatten(0, 1).relu_()
+            layer = torch.addmm(second[-1], layer, second[:hidden])
+            if extra is not None:
+                layer.addmm_(extra, second[hidden:-1])
+            yield torch.addmm(third[-1], layer.relu_(), third[:-1])
 
 
 def _affine(matrix: Tensor, inputs: Tensor) -> Tensor:
@@ -121,14 +138,23 @@ class GoalNetworks:
         """B, the longest distance the critics can express, steps."""
         return self.critics.third.shape[2]
 
+    @cached_property
+    def values(self) -> Tensor:
+        """(B,) the steps that the bins stand for: 1 … B."""
+        return torch.arange(1.0, self.bins + 1)
+
     def act(self, pairs: Tensor) -> Tensor:
         """(n, 2 o) observations beside goals to (n, a) actions in [−1, 1]."""
         return torch.tanh_(self.actor.forward(pairs)[0])
 
     def steps(self, pairs: Tensor) -> Tensor:
         """(n, 2 o) observations beside goals to (E, n) expected steps when the actor acts."""
-        probabilities = torch.softmax(self.critics.forward(pairs, self.act(pairs)), dim=2)
-        return probabilities @ torch.arange(1.0, self.bins + 1)
+        return torch.softmax(self.critics.forward(pairs, self.act(pairs)), dim=2) @ self.values
+
+    def table(self, starts: Tensor, goals: Tensor) -> Tensor:
+        """(n, o) starts and (m, o) goals to (E, n · m) expected steps when the actor acts."""
+        actions = torch.tanh_(next(self.actor.cross(starts, goals)))
+        return torch.stack([logits.softmax(1) @ self.values for logits in self.critics.cross(starts, goals, actions)])
 
     def tensors(self) -> dict[str, Tensor]:
         """Every weight matrix by name: `actor.first` … `critics.third`."""
@@ -209,11 +235,12 @@ class DistributionalDistance:
         if self._tiles.worthwhile(len(starts), len(goals)):
             return self._tiles(starts, goals, self._combine)
         table = np.empty((len(starts), len(goals)), np.float32)
-        block = max(1, 16 * _ROWS // max(len(goals), 1))
+        if not table.size:
+            return table
+        block, columns = max(1, _PAIRS // len(goals)), torch.tensor(goals)
         for begin in range(0, len(starts), block):
-            some = starts[begin : begin + block]
-            steps = self.pairs(some.repeat(len(goals), axis=0), np.tile(goals, (len(some), 1)))
-            table[begin : begin + block] = steps.reshape(len(some), len(goals))
+            steps = self._combine(self.networks.table(torch.tensor(starts[begin : begin + block]), columns))
+            table[begin : begin + block] = steps.view(-1, len(goals)).numpy()
         return table
 
     @torch.inference_mode()
@@ -222,9 +249,10 @@ class DistributionalDistance:
         starts, goals = self._checked(starts, "starts"), self._checked(goals, "goals")
         if len(starts) != len(goals):
             raise InputError(f"pairs got {len(starts)} starts and {len(goals)} goals: expected as many of each")
-        both = torch.tensor(np.hstack([starts, goals]))
-        steps = [self._combine(self.networks.steps(block)) for block in both.split(_ROWS)]
-        return torch.cat(steps).numpy()
+        both = torch.from_numpy(np.concatenate([starts, goals], axis=1))
+        if len(both) <= _ROWS:
+            return self._combine(self.networks.steps(both)).numpy()
+        return torch.cat([self._combine(self.networks.steps(block)) for block in both.split(_ROWS)]).numpy()
 
     def _combine(self, steps: Tensor) -> Tensor:
         """(E, n) steps to (n,)."""
@@ -269,8 +297,8 @@ class _TiledTable:
         self.inputs = torch.ones(self.base + 2 * self.hidden, _TILE * _TILE)
 
     def worthwhile(self, starts: int, goals: int) -> bool:
-        """Whether tiles save work: enough pairs to group, and embeddings smaller than the layer they feed."""
-        return min(starts, goals) >= 4 and starts * goals > _ROWS and 4 * self.base <= self.hidden
+        """Whether tiles save work: enough points to be close together, and embeddings smaller than their layer."""
+        return min(starts, goals) >= 4 * _TILE and 4 * self.base <= self.hidden
 
     def __call__(self, starts: Floats, goals: Floats, combine: Callable[[Tensor], Tensor]) -> Floats:
         """(n, o) and (m, o) embeddings to (n, m) steps, with `combine` over the ensemble."""

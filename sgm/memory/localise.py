@@ -50,8 +50,9 @@ class WaypointTest:
         standing = self._nodes.embedding
         gap = paired(distance, states, standing[waypoints]) - self._to_itself[waypoints]
         left = np.flatnonzero(np.abs(gap) < limit)
-        left = left[~self._refuted(distance, states[left], waypoints[left], limit)]
         result = np.zeros(len(states), np.bool_)
+        if len(left):
+            left = left[~self._refuted(distance, states[left], waypoints[left], limit)]
         if len(left):
             gaps = np.abs(between(distance, states[left], standing) - self._rows_of(distance, waypoints[left]))
             worst = gaps.argmax(axis=1)

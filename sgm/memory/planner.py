@@ -212,9 +212,11 @@ class Planner:
     def _hops(self, edges: Ints, prices: Prices) -> Prices:
         """What edges count when hops are counted: 1; one more for each failure where only the guard keeps them."""
         hops = np.where(np.isinf(prices), np.inf, 1.0)
-        guarded = {edge: known.failures for edge, known in self.graph.evidence.items() if known.guarded}
-        for place in np.flatnonzero(np.isin(edges, list(guarded))) if guarded else ():
-            hops[place] += guarded[int(edges[place])]
+        if self.policy.guard:
+            known = self.graph.evidence
+            for place, edge in enumerate(edges.tolist()):
+                if edge in known and known[edge].guarded:
+                    hops[place] += known[edge].failures
         return hops
 
     def _tried_prices(self, weights: Prices, evidence: list[Evidence]) -> Prices:
