@@ -183,6 +183,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         save_file(tensors, unfinished, metadata)
+        unfinished.chmod(0o644)  # safetensors lets only the owner read, but run folders are shared
         os.replace(unfinished, target)
     finally:
         unfinished.unlink(missing_ok=True)

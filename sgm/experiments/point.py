@@ -140,10 +140,10 @@ class PointRun:
                 else:
                     self._run_policy(seed, method)
                 self.write_results()
-        from . import report
+        from . import report, tables
 
         rows = self.write_results()
-        print("\n" + report.console_table(rows))
+        print("\n" + tables.console_table(rows))
         path = report.write_report(self.out)
         print(f"\nreport: {path}")
         return path
@@ -203,9 +203,7 @@ class PointRun:
             env = PointMazeVectorEnv(TRAINING_ENVS, max_episode_steps=20, **self.settings.maze_settings())
             config = D3PGConfig(iterations=self.settings.iterations)
             learner = train(env, config, seed=seed, progress=self.progress, checkpoint=checkpoint, resume=True)
-            temporary = weights.with_suffix(".new")
-            learner.save(temporary)
-            os.replace(temporary, weights)
+            learner.save(weights)
             checkpoint.unlink(missing_ok=True)
         return GoalNetworks.load(weights)
 

@@ -105,8 +105,8 @@ class SparseGraphicalMemory:
             raise InputError(f"features is {features!r}: expected a function from observations to (n, f) vectors")
         self._distance = distance
         self._features = features
-        self.settings = settings
-        self.policy = policy.bound_to(settings.max_dist)
+        self._settings = settings
+        self._policy = policy.bound_to(settings.max_dist)
         self._nodes = nodes
         self._graph = graph
         self._graph.set_filter(settings.k)
@@ -129,6 +129,16 @@ class SparseGraphicalMemory:
         edges = int(np.count_nonzero(self._planner.standing()))
         where = f", live in {self._store.path}" if self._store else ""
         return f"<SparseGraphicalMemory {self.settings.criterion}: {len(self)} nodes, {edges} edges{where}>"
+
+    @property
+    def settings(self) -> Settings:
+        """What decides which graph a stream of observations becomes."""
+        return self._settings
+
+    @property
+    def policy(self) -> CleanupPolicy:
+        """What failed tries do to an edge."""
+        return self._policy
 
     @property
     def distance(self) -> Distance:
@@ -242,7 +252,7 @@ class SparseGraphicalMemory:
         settings = dataclasses.replace(self.settings, k=k)
         if self._store:
             self._store.write_meta({"settings": settings.asdict()})
-        self.settings = self._builder.settings = settings
+        self._settings = self._builder.settings = settings
         self._graph.set_filter(k)
 
     # -- localisation --------------------------------------------------------------------------------------------

@@ -37,6 +37,10 @@ class Evidence:
         """Tries in all."""
         return self.successes + self.failures
 
+    def asdict(self) -> dict[str, Any]:
+        """Plain numbers, ready for JSON."""
+        return dataclasses.asdict(self)
+
     def after(self, reached: bool) -> Evidence:
         """The evidence after one more try."""
         if reached:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.experiments import report
+from sgm.experiments import report, tables
 from sgm.navigation import wilson
 
 pytest.importorskip("matplotlib")
@@ -85,12 +85,12 @@ def page(run_folder):
 
 def test_the_page_names_every_method_and_the_paper(page):
     for method in ("sorb", "sorb+sgm", "d3pg", "ddpg+her", "sac+her"):
-        assert f"<td>{report.label(method)}</td>" in page
+        assert f"<td>{tables.label(method)}</td>" in page
     assert "28.0 ± 6.3 %" in page and "100.0 ± 0.1 %" in page and page.count("<td>near zero</td>") == 3
 
 
 def test_the_page_has_every_seed_and_every_pooled_number(page):
-    for item in report.pool(some_rows()):
+    for item in tables.pool(some_rows()):
         low, high = item.ci95
         assert f"<td>{100 * item.rate:.1f} %<small>{100 * low:.1f}–{100 * high:.1f}</small></td>" in page
     for each in some_rows():
@@ -163,32 +163,32 @@ def test_seeds_are_pooled_by_episode():
         row(seed=1, episodes=300, successes=90, mean_steps=150.0, nodes=210, seconds_per_action=3e-4),
         row(seed=2, episodes=100, successes=0, mean_steps=None, nodes=220, seconds_per_action=2e-4),
     ]
-    (pooled,) = report.pool(rows)
+    (pooled,) = tables.pool(rows)
     assert (pooled.seeds, pooled.trials, pooled.successes) == (3, 500, 100)
     assert pooled.ci95 == wilson(100, 500)
     assert pooled.mean_steps == pytest.approx(140.0)
     assert pooled.nodes == 210 and pooled.seconds_per_action == pytest.approx(2e-4)
     assert pooled.reasons == {"time": 400}
-    assert "| 3 seeds, 500 in all | 20.0 % [16.7–23.7] |" in report.markdown_table(rows)
+    assert "| 3 seeds, 500 in all | 20.0 % [16.7–23.7] |" in tables.markdown_table(rows)
 
 
 def test_the_last_cleanup_is_the_longest_that_most_seeds_have_reached():
     rows = [row(seed=seed, phase="cleaned", steps=1000, successes=90) for seed in (0, 1)]
     rows.append(row(seed=0, phase="cleaned", steps=2000, successes=100))
-    assert "| 90.0 % [85.1–93.4] | 1,000 |" in report.markdown_table(rows)
+    assert "| 90.0 % [85.1–93.4] | 1,000 |" in tables.markdown_table(rows)
 
 
 def test_tables_have_a_line_for_each_method_and_the_same_columns():
-    markdown = report.markdown_table(some_rows()).splitlines()
+    markdown = tables.markdown_table(some_rows()).splitlines()
     assert len(markdown) == 2 + 5 and len({line.count("|") for line in markdown}) == 1
-    console = report.console_table(some_rows()).splitlines()
+    console = tables.console_table(some_rows()).splitlines()
     assert len(console) == 2 + 5 and console[0].startswith("Method") and "99.0 % [96.4–99.7]" in console[3]
 
 
 def test_other_mazes_are_not_compared_with_the_paper():
     rows = [{**each, "environment": "point:U-thick"} for each in some_rows()]
-    assert "Paper" not in report.markdown_table(rows)
-    both = report.markdown_table(rows + some_rows())
+    assert "Paper" not in tables.markdown_table(rows)
+    both = tables.markdown_table(rows + some_rows())
     assert both.startswith("| Environment |") and both.count("28.0 ± 6.3 %") == 1
 
 
