@@ -88,13 +88,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--weights", type=Path, help="weights that `sgm run point` wrote (default: train first)")
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
-    parser.add_argument("--agents", type=int, default=200, help="agents that clean at once (default: %(default)s)")
+    parser.add_argument("--agents", type=int, default=500, help="agents that clean at once (default: %(default)s)")
     parser.add_argument("--quick", action="store_true", help="few steps, to see that it runs")
     options = parser.parse_args()
     report = Report("benchmarks.navigation")
     networks = GoalNetworks.load(options.weights) if options.weights else trained(500 if options.quick else 30_000)
     distance, actor = DistributionalDistance(networks), Actor(networks)
-    size, slow_steps, fast_steps = (100, 30, 2000) if options.quick else (1000, 1500, 60_000)
+    size, slow_steps, fast_steps = (100, 30, 2000) if options.quick else (1000, 1500, 100_000)
     with torch.inference_mode():
         for method, memory in memories(distance, size).items():
             sorb = method == "sorb"

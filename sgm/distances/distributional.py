@@ -33,6 +33,8 @@ except ModuleNotFoundError as error:
         name=error.name,
     ) from error
 
+from .settled import settled
+
 Floats = NDArray[np.float32]
 AGGREGATES = ("max", "mean")
 _FORMAT = "sgm-goal-networks-1"
@@ -218,6 +220,7 @@ class DistributionalDistance:
         self.networks = networks
         self.aggregate = aggregate
         self.fingerprint = _fingerprint(networks, aggregate)
+        self.settled_radius = 0.013  # of observations in [0, 1]; wider boxes prove less, narrower ones apply less often
         self._tiles = _TiledTable(networks)
 
     @classmethod
@@ -254,6 +257,16 @@ class DistributionalDistance:
         if len(both) <= _ROWS:
             return self._combine(self.networks.steps(both)).numpy()
         return torch.cat([self._combine(self.networks.steps(block)) for block in both.split(_ROWS)]).numpy()
+
+    @torch.inference_mode()
+    def settled(self, start: Floats, goals: Floats, steps: Floats, slack: float) -> NDArray[np.bool_]:
+        """Which goals stay within `slack` of `steps` for every start within `settled_radius` of `start`, provably.
+
+        (o,) start, (m, o) goals and (m,) steps to (m,) bool; see `sgm.distances.settled`.
+        """
+        if self.aggregate != "max":
+            return np.zeros(len(goals), np.bool_)
+        return settled(self.networks, start, self.settled_radius, goals, torch.from_numpy(steps), slack)
 
     def _combine(self, steps: Tensor) -> Tensor:
         """(E, n) steps to (n,)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from .nodes import Nodes
 from .planner import Near
 
 _WITNESSES = 3  # nodes kept for each waypoint that told it apart from where an agent was
+_PROOF_WORTH = 8  # checks of a waypoint against all nodes after which proofs about it pay
 _ROW_BYTES = 1 << 26  # worth of waypoints' distances to all nodes that is kept
 
 
@@ -42,6 +44,8 @@ class WaypointTest:
         self._to_itself: Floats = np.empty(0, np.float32)
         self._witnesses: Ints = np.empty((0, _WITNESSES), np.int64)
         self._rows: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
+        self._checks: Ints = np.empty(0, np.int64)
+        self._unsettled: dict[tuple[int, float], Ints] = {}
 
     def __call__(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
         """(n, e) states and (n,) waypoint nodes to (n,) bool."""
@@ -54,11 +58,49 @@ class WaypointTest:
         if len(left):
             left = left[~self._refuted(distance, states[left], waypoints[left], limit)]
         if len(left):
-            gaps = np.abs(between(distance, states[left], standing) - self._rows_of(distance, waypoints[left]))
-            worst = gaps.argmax(axis=1)
-            result[left] = passed = gaps[np.arange(len(left)), worst] < limit
+            worst, gap = self._widest_gaps(distance, states[left], waypoints[left], cutoff)
+            result[left] = passed = gap < limit
             self._remember(waypoints[left[~passed]], worst[~passed])
         return result
+
+    def _widest_gaps(
+        self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float
+    ) -> tuple[Ints, NDArray[np.float32]]:
+        """The node that tells each state and its waypoint apart most, and by how much; exact where it matters.
+
+        Where the distance can prove that a node tells nobody close to the waypoint apart, that node is left out.
+        """
+        standing = self._nodes.embedding
+        radius = getattr(distance, "settled_radius", -1.0)
+        np.add.at(self._checks, waypoints, 1)
+        close = np.abs(states - standing[waypoints]).max(axis=1) <= radius
+        close &= self._checks[waypoints] > _PROOF_WORTH
+        worst, gap = np.zeros(len(states), np.int64), np.zeros(len(states), np.float32)
+        far = np.flatnonzero(~close)
+        if len(far):
+            gaps = np.abs(between(distance, states[far], standing) - self._rows_of(distance, waypoints[far]))
+            worst[far], gap[far] = gaps.argmax(axis=1), gaps.max(axis=1)
+        near = np.flatnonzero(close)
+        if len(near):
+            columns = [self._unsettled_of(distance, int(node), cutoff) for node in waypoints[near]]
+            column, owner = np.concatenate(columns), np.repeat(near, [len(some) for some in columns])
+            theirs = self._rows_of(distance, waypoints[near])[np.searchsorted(near, owner), column]
+            gaps = np.abs(paired(distance, states[owner], standing[column]) - theirs)
+            order = np.lexsort((-gaps, owner))
+            first = order[np.searchsorted(owner[order], near)]
+            worst[near], gap[near] = column[first], gaps[first]
+        return worst, gap
+
+    def _unsettled_of(self, distance: Any, waypoint: int, cutoff: float) -> Ints:
+        """The nodes that may tell a state close to a waypoint apart from it; the waypoint is always one."""
+        key = (waypoint, cutoff)
+        if key not in self._unsettled:
+            standing = self._nodes.embedding
+            row = self._rows_of(distance, np.array([waypoint]))[0]
+            proven = distance.settled(standing[waypoint], standing, row, cutoff)
+            proven[waypoint] = False
+            self._unsettled[key] = np.flatnonzero(~proven)
+        return self._unsettled[key]
 
     def _refuted(self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32) -> Bools:
         """Which claims the known witnesses refute."""
@@ -82,6 +124,8 @@ class WaypointTest:
         standing = self._nodes.embedding
         if len(self._to_itself) != len(standing):
             self._rows.clear()
+            self._unsettled.clear()
+            self._checks = np.zeros(len(standing), np.int64)
             self._witnesses = np.full((len(standing), _WITNESSES), -1)
             self._to_itself = paired(distance, standing, standing)
 

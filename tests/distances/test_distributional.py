@@ -52,8 +52,18 @@ def test_the_table_holds_what_the_networks_say_pair_by_pair(seed, starts, goals,
 
 def test_a_large_table_is_put_together_from_groups_of_tiles():
     distance = DistributionalDistance(make_networks(hidden=32))
-    a, b = points(40), points(1500, 1)
+    a, b = points(140), points(1500, 1)
+    assert distance._tiles.worthwhile(len(a), len(b))
     np.testing.assert_allclose(distance(a, b), all_pairs(distance, a, b), rtol=0, atol=2e-3)
+
+
+@given(st.integers(0, 1000), st.integers(1, 90), st.integers(1, 90), st.sampled_from([0.1, 3.0, 10.0]))
+def test_tiles_hold_what_the_networks_say_pair_by_pair(seed, starts, goals, scale):
+    distance = DistributionalDistance(make_networks(seed, scale=scale))
+    a, b = points(starts, seed), points(goals, seed + 1)
+    with torch.inference_mode():
+        table = distance._tiles(a, b, distance._combine)
+    np.testing.assert_allclose(table, all_pairs(distance, a, b), rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 40])
