@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+# Two test processes share two cores; numerical libraries that each want both only get in each other's way.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
