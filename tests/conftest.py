@@ -13,7 +13,10 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-settings.register_profile("default", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# New cases are tried on every run, except where a run decides about a change.
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize="CI" in os.environ
+)
 settings.load_profile("default")
 
 

@@ -46,8 +46,9 @@ def test_the_margin_alone_decides_when_nothing_is_filtered_or_removed(table, tau
     )
     memory.extend(np.arange(len(table)))
     tau = memory.certificate(np.arange(len(table))).tau
-    assume(6.0 - 2 * tau > 0)
-    certificate = memory.certificate(np.arange(len(table)), max_dist=6.0 - 2 * tau)
+    dense_max_dist = 6.0 - 2 * tau - 1e-9  # so that adding 2 tau again cannot round over 6
+    assume(dense_max_dist > 0)
+    certificate = memory.certificate(np.arange(len(table)), max_dist=dense_max_dist)
     assert certificate.applies and not certificate.exceeded.any()
 
 
