@@ -30,6 +30,8 @@ bench: $(VENV)/dev.stamp  ## Measure every speed claim against its baseline, in 
 	@$(BIN)/python -m benchmarks.memory --out results/memory
 	@$(BIN)/python -m benchmarks.d3pg --out results/d3pg
 	@$(BIN)/python -m benchmarks.navigation --out results/navigation
+	@$(BIN)/python -m benchmarks.goals --out results/goals
+	@$(BIN)/python -m benchmarks.doom --out results/doom-speed
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache
@@ -44,5 +46,5 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (once)"
-	@$(PIP) install -e '.[dev,learn,baselines]'
+	@$(PIP) install -e '.[dev,learn,doom,baselines]'
 	@touch $@ $(VENV)/run.stamp

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import shlex
 import sys
@@ -49,6 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="a benchmark of the paper, from training to the report")
     environments = run.add_subparsers(required=True, metavar="ENVIRONMENT")
     _add_point(environments.add_parser("point", help="PointEnv: SoRB, SoRB + SGM and agents without a memory"))
+
+    _add_doom(environments.add_parser("doom", help="ViZDoom: SPTM, SPTM + SGM and agents without a memory"))
 
     info = commands.add_parser("info", help="what a memory file holds")
     info.add_argument("file", type=Path, help="a memory file")
@@ -113,16 +116,79 @@ def _add_point(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_point(options: argparse.Namespace) -> None:
-    import dataclasses
-
     from sgm.experiments.point import QUICK, PointRun, PointSettings
 
-    names = [field.name for field in dataclasses.fields(PointSettings)]
-    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    settings = PointSettings(**{**(QUICK if options.quick else {}), **given})
+    settings = _settings(PointSettings, QUICK, options)
     progress = not options.no_progress
     PointRun(settings, options.out, command=options.command, resume=options.resume, progress=progress).run()
+
+
+def _add_doom(parser: argparse.ArgumentParser) -> None:
+    from sgm.experiments.doom_settings import METHODS, DoomSettings
+
+    default = DoomSettings()
+    parser.description = (
+        "Explore a Doom maze at random, train a distance between pictures and a visual controller, build the memories, "
+        "evaluate them, clean up, evaluate again, and write results.json, memories, weights, figures and report.html. "
+        "Training takes about an hour on two cores; --pretrained takes the weights that come with the package. A run "
+        "that was interrupted goes on when the same command is given again."
+    )
+    add = parser.add_argument
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument("--pretrained", action="store_true", help="use the weights that come with the package")
+    weights.add_argument("--train", dest="pretrained", action="store_false", help="train from scratch (default)")
+    add("--warm-start", action="store_true", help="train, but go on from the weights that come with the package: for "
+        "other maps, with fewer iterations")  # fmt: skip
+    add("--seeds", type=int, nargs="+", default=list(default.seeds), help="seeds to run (default: 0)")
+    add("--methods", nargs="+", choices=METHODS, default=list(default.methods), metavar="METHOD",
+        help=f"some of {', '.join(METHODS)} (default: {' '.join(default.methods)})")  # fmt: skip
+    add("--maze-seed", type=int, default=default.maze_seed, help="which of our own mazes (default: 0)")
+    add("--wad", help="a map of this WAD instead of one of our own mazes")
+    add("--map", help="the map's name, for example MAP01 (default: the first one of the WAD)")
+    add("--retexture", action="store_true", help="put a random texture on every wall side of that map, as SPTM does")
+    add("--tasks", type=int, help=f"evaluation tasks of each level and seed (default: {default.tasks})")
+    add("--cleanup-steps", type=int, help=f"environment steps of cleanup (default: {default.cleanup_steps})")
+    add("--checkpoints", type=int, nargs="+", help="cleanup steps after which to evaluate (default: "
+        + " ".join(map(str, default.checkpoints)) + ")")  # fmt: skip
+    add("--engines", type=int, help=f"Doom engines at once (default: {default.engines})")
+    add(
+        "--size",
+        type=int,
+        nargs=2,
+        metavar=("WIDTH", "HEIGHT"),
+        help="of pictures (default: {} {})".format(*default.size),
+    )
+    add("--distance", choices=["contrastive", "closeness"], default=default.distance, help="contrastive, or the "
+        "paper's closeness classifier (default: %(default)s)")  # fmt: skip
+    add("--encoder", choices=["small", "resnet18"], default=default.encoder, help="a small residual net, or the "
+        "paper's ResNet-18, which takes hours on a CPU (default: %(default)s)")  # fmt: skip
+    add("--rollouts", type=int, help=f"random episodes to train on (default: {default.rollouts})")
+    add("--distance-iterations", type=int, help=f"updates of the distance (default: {default.distance_iterations})")
+    add("--controller-iterations", type=int,
+        help=f"updates of the controller (default: {default.controller_iterations})")  # fmt: skip
+    add("--network-seed", type=int, default=default.network_seed, help="seed of training (default: 0)")
+    add("--quick", action="store_true", help="tiny budgets, to see that everything works; results mean nothing")
+    add("--out", type=Path, default=Path("runs/doom"), help="folder to write to (default: %(default)s)")
+    add("--resume", action=argparse.BooleanOptionalAction, default=True, help="go on with what the folder holds")
+    add("--no-progress", action="store_true", help="no progress bars")
+    parser.set_defaults(run=_run_doom)
+
+
+def _run_doom(options: argparse.Namespace) -> None:
+    from sgm.experiments.doom import DoomRun
+    from sgm.experiments.doom_settings import QUICK, DoomSettings
+
+    settings = _settings(DoomSettings, QUICK, options)
+    progress = not options.no_progress
+    DoomRun(settings, options.out, command=options.command, resume=options.resume, progress=progress).run()
+
+
+def _settings(kind: type[Any], quick: dict[str, Any], options: argparse.Namespace) -> Any:
+    """The settings of a run: what was given, then tiny budgets if asked for, then the defaults."""
+    given = {field.name: getattr(options, field.name, None) for field in dataclasses.fields(kind)}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    given = {name: value for name, value in given.items() if value is not None}
+    return kind(**{**(quick if options.quick else {}), **given})
 
 
 def _demo(options: argparse.Namespace) -> None:

@@ -5,6 +5,7 @@ Example:
     >>> env = gymnasium.make("sgm/PointMaze-v0")  # training episodes
     >>> env = gymnasium.make("sgm/PointMaze-v0", max_episode_steps=600)  # evaluation episodes
     >>> envs = gymnasium.make_vec("sgm/PointMaze-v0", num_envs=100, max_episode_steps=600)  # arrays, not processes
+    >>> env = gymnasium.make("sgm/DoomMaze-v0")  # needs the extra `doom`
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import gymnasium
 
 TRAINING_STEPS = 20  # steps of a training episode, the authors'
+DOOM_STEPS = 200  # steps of an episode, the paper's
 
 
 def _register() -> None:
@@ -22,6 +24,13 @@ def _register() -> None:
             entry_point="sgm.envs.point:PointMazeEnv",
             vector_entry_point="sgm.envs.point:PointMazeVectorEnv",
             max_episode_steps=TRAINING_STEPS,
+        )
+    if "sgm/DoomMaze-v0" not in gymnasium.registry:
+        gymnasium.register(
+            id="sgm/DoomMaze-v0",
+            entry_point="sgm.envs.doom:DoomMazeEnv",
+            vector_entry_point="sgm.envs.doom:DoomMazeVectorEnv",
+            max_episode_steps=DOOM_STEPS,
         )
 
 

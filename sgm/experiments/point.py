@@ -7,7 +7,6 @@ goes on to the same result.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import sgm
 from sgm.envs.point import PointMazeVectorEnv
 from sgm.navigation import Cleaner, Evaluation, Navigator, PolicyAgent, Trace, evaluate, run_episodes
 
+from .folder import claim, read_json, write_json
 from .provenance import provenance
 
 MEMORY_METHODS = ("sorb+sgm", "sorb")
@@ -126,7 +126,10 @@ class PointRun:
         settings.env(1).reset(seed=0, options={"difficulty": settings.difficulty})
         for method in MEMORY_METHODS:
             sgm.SparseGraphicalMemory(None, **self._memory_settings(method, size=1))
-        self._claim(resume)
+        claim(
+            out, settings, resume=resume, free=("seeds", "methods"),
+            left_overs=("seed*/*.safetensors", "seed*/*/*.safetensors", "seed*/*/*.json", "seed*/*/*.sgm"),
+        )  # fmt: skip
 
     def run(self) -> Path:
         """Do everything; the path of the report."""
@@ -153,7 +156,7 @@ class PointRun:
         rows: list[dict[str, Any]] = []
         for seed in self.settings.seeds:
             for method in self.settings.methods:
-                state = _read_json(self._folder(seed, method) / "state.json")
+                state = read_json(self._folder(seed, method) / "state.json")
                 rows += state["rows"] if state else []
         content = {
             "schema": SCHEMA,
@@ -161,28 +164,8 @@ class PointRun:
             "settings": dataclasses.asdict(self.settings),
             "rows": rows,
         }
-        _write_json(self.out / "results.json", content)
+        write_json(self.out / "results.json", content)
         return rows
-
-    def _claim(self, resume: bool) -> None:
-        """Refuse a folder that holds a run of other settings."""
-        path = self.out / "settings.json"
-        mine = json.loads(json.dumps(dataclasses.asdict(self.settings)))
-        for name in ("seeds", "methods"):  # each has a folder of its own, so there may always be more of them
-            del mine[name]
-        theirs = _read_json(path) if resume else None
-        if not resume:
-            for pattern in ("seed*/*.safetensors", "seed*/*/*.safetensors", "seed*/*/*.json", "seed*/*/*.sgm"):
-                for left_over in self.out.glob(pattern):
-                    left_over.unlink()
-        if theirs is not None and theirs != mine:
-            differing = [name for name in mine if theirs.get(name) != mine[name]]
-            raise sgm.SGMError(
-                f"{self.out} holds a run with other settings ({', '.join(differing)} differ). Choose another folder "
-                "with --out, or start over in this one with --no-resume."
-            )
-        self.out.mkdir(parents=True, exist_ok=True)
-        _write_json(path, mine)
 
     def _folder(self, seed: int, method: str) -> Path:
         return self.out / f"seed{seed}" / method
@@ -256,12 +239,12 @@ class PointRun:
                 progress=self.progress, folder=folder,
             )  # fmt: skip
         result = self._evaluate(PolicyAgent(policy), seed)
-        _write_json(folder / "state.json", {"rows": [self._row(seed, method, "initial", 0, result, None)]})
+        write_json(folder / "state.json", {"rows": [self._row(seed, method, "initial", 0, result, None)]})
 
     def _run_memory(self, seed: int, method: str) -> None:
         """Build, evaluate, filter, evaluate, and clean up and evaluate by the schedule, from where it stands."""
         folder = self._folder(seed, method)
-        state = _read_json(folder / "state.json") or {"rows": [], "done": 0, "memory": None}
+        state = read_json(folder / "state.json") or {"rows": [], "done": 0, "memory": None}
         if state["rows"] and state["done"] >= self.settings.cleanup_steps and (folder / "memory.sgm").exists():
             return
         distance, actor = self._tools(seed)
@@ -282,7 +265,7 @@ class PointRun:
             state = self._keep(folder, memory, {"rows": [*state["rows"], row], "done": target})
             self._record_episode(folder, seed, method, distance, actor, state)
         os.replace(folder / state["memory"], folder / "memory.sgm")
-        _write_json(folder / "state.json", {**state, "memory": "memory.sgm"})
+        write_json(folder / "state.json", {**state, "memory": "memory.sgm"})
 
     def _build(self, seed: int, method: str, distance: Any) -> sgm.SparseGraphicalMemory:
         """The memory of a method over the seed's buffer, before any filter."""
@@ -318,10 +301,10 @@ class PointRun:
 
     def _keep(self, folder: Path, memory: sgm.SparseGraphicalMemory, state: dict[str, Any]) -> dict[str, Any]:
         """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
-        before = _read_json(folder / "state.json")
+        before = read_json(folder / "state.json")
         state = {**state, "memory": f"memory-{state['done']}.sgm"}
         memory.save(folder / state["memory"])
-        _write_json(folder / "state.json", state)
+        write_json(folder / "state.json", state)
         if before and before["memory"] != state["memory"]:
             (folder / before["memory"]).unlink(missing_ok=True)
         return state
@@ -341,7 +324,7 @@ class PointRun:
                 navigator, env, seed=2_000_000 * (seed + 1) + attempt, options=options, traces=1
             ).traces[0]
             if trace.success and 1 <= len(trace.cuts) <= 4:
-                _write_json(folder / "episode.json", trace.asdict())
+                write_json(folder / "episode.json", trace.asdict())
                 return
 
 
@@ -349,14 +332,3 @@ def buffer(settings: PointSettings, seed: int) -> NDArray[np.float32]:
     """(n, 2) observations spread evenly over the maze, as the authors sample theirs."""
     env = settings.env(settings.buffer_size)
     return env.reset(seed=3_000_000 * (seed + 1), options=_UNIFORM)[0]["observation"]
-
-
-def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text()) if path.exists() else None
-
-
-def _write_json(path: Path, content: Any) -> None:
-    """Write a file that appears complete or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
-    os.replace(temporary, path)

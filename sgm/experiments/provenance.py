@@ -10,7 +10,7 @@ from typing import Any
 
 import sgm
 
-_PACKAGES = ("numpy", "scipy", "gymnasium", "torch", "networkx", "matplotlib", "stable-baselines3")
+_PACKAGES = ("numpy", "scipy", "gymnasium", "torch", "networkx", "matplotlib", "stable-baselines3", "vizdoom")
 
 
 def provenance(command: str) -> dict[str, Any]:

@@ -34,52 +34,67 @@ from .tables import (
     stage,
 )
 
-_BROKEN = (sgm.SGMError, OSError, ValueError, KeyError, IndexError, TypeError)
+BROKEN = (sgm.SGMError, OSError, ValueError, KeyError, IndexError, TypeError)  # what a damaged file leads to
 
 
 class Picture(NamedTuple):
-    """A figure that was drawn."""
+    """A figure that was drawn; a wide one takes the whole width of the page, and scrolls where that is narrow."""
 
     path: Path
     caption: str
+    wide: bool = False
+
+
+class Gallery:
+    """The figures of a run folder: those that were drawn, and a sentence for each one that could not be."""
+
+    def __init__(self, folder: Path) -> None:
+        """Draw into `folder/figures`."""
+        self.folder = folder / "figures"
+        self.pictures: list[Picture] = []
+        self.problems: list[str] = []
+
+    def add(self, name: str, caption: str, draw: Callable[[Path], None], wide: bool = False) -> None:
+        """Draw a figure, or note why it cannot be drawn."""
+        path = self.folder / f"{name}.png"
+        try:
+            self.folder.mkdir(exist_ok=True)
+            draw(path)
+        except BROKEN as error:
+            self.problems.append(f"{name}.png was not drawn: {error}")
+        else:
+            self.pictures.append(Picture(path, caption, wide))
+
+    def html(self) -> str:
+        """All figures, then all notes."""
+        notes = (f'<p class="note">{escape(text)}</p>\n' for text in self.problems)
+        return "".join(map(_figure, self.pictures)) + "".join(notes)
 
 
 # -- figures -----------------------------------------------------------------------------------------------------
 
 
-def draw_figures(folder: Path, results: dict[str, Any]) -> tuple[list[Picture], list[str]]:
-    """Draw what the folder has data for; the pictures, and a sentence for each one that could not be drawn."""
-    out = folder / "figures"
-    pictures: list[Picture] = []
-    problems: list[str] = []
-
-    def attempt(name: str, caption: str, draw: Callable[[Path], None]) -> None:
-        path = out / f"{name}.png"
-        try:
-            out.mkdir(exist_ok=True)
-            draw(path)
-        except _BROKEN as error:
-            problems.append(f"{name}.png was not drawn: {error}")
-        else:
-            pictures.append(Picture(path, caption))
-
+def draw_figures(folder: Path, results: dict[str, Any]) -> Gallery:
+    """Draw what the folder has data for."""
+    gallery = Gallery(folder)
     for name, caption, curves in _curves(results["rows"]):
-        attempt(name, caption, partial(figures.success_curves, curves=curves))
+        gallery.add(name, caption, partial(figures.success_curves, curves=curves))
     for method, seed, home in _memories(folder, results["rows"]):
         whose, suffix = f"{label(method)}, seed {seed}", method.replace("+", "-")
-        attempt(
+        gallery.add(
             f"memory-{suffix}",
             f"{whose}: the memory before the k-nearest filter, after it, and after cleanup, with the edges that "
             "cleanup removed in red.",
             partial(_draw_stages, results=results, home=home),
+            wide=True,
         )
         if (home / "episode.json").is_file():
-            attempt(
+            gallery.add(
                 f"episode-{suffix}",
                 f"{whose}: an episode in which an edge failed (crossed out in red) and the robot planned anew.",
                 partial(_draw_episode, results=results, home=home),
             )
-    return pictures, problems
+    return gallery
 
 
 def _draw_stages(path: Path, results: dict[str, Any], home: Path) -> None:
@@ -128,14 +143,15 @@ def _curves(rows: Sequence[Row]) -> list[tuple[str, str, list[figures.Curve]]]:
         ]
         if curves:
             seeds = max(item.seeds for (where, _), items in groups.items() if where == environment for item in items)
-            caption = f"Success against cleanup steps ({environment}): {_band(seeds)}"
+            caption = f"Success against cleanup steps ({environment}): {band(seeds)}"
             if any(curve.paper for curve in curves):
                 caption += " Dotted: the paper's values after 400,000 steps."
             found.append((f"success{f'-{number + 1}' if number else ''}", caption, curves))
     return found
 
 
-def _band(seeds: int) -> str:
+def band(seeds: int) -> str:
+    """What the band around a curve is."""
     if seeds == 1:
         return "one seed; the band is the Wilson 95 % interval over its episodes."
     return f"mean over {seeds} seeds; the band is the Wilson 95 % interval over the pooled episodes of all seeds."
@@ -186,30 +202,34 @@ def write_report(folder: Path) -> Path:
     """Draw `figures/*.png` and write `report.html` from what a run folder holds; optional parts may be missing."""
     folder = Path(folder)
     results = read_results(folder)
-    pictures, problems = draw_figures(folder, results)
+    shown = draw_figures(folder, results).html()
     path = folder / "report.html"
-    path.write_text(_page(results, pictures, problems), encoding="utf-8")
+    path.write_text(_page(results, shown), encoding="utf-8")
     return path
 
 
-def _page(results: dict[str, Any], pictures: Sequence[Picture], problems: Sequence[str]) -> str:
+def _page(results: dict[str, Any], shown: str) -> str:
     rows: list[Row] = results["rows"]
-    environments = ", ".join(dict.fromkeys(row["environment"] for row in rows)) or "no results yet"
-    title = f"Sparse Graphical Memory: {environments}"
-    shown = "".join(map(_figure, pictures)) + "".join(f'<p class="note">{escape(text)}</p>\n' for text in problems)
     parts = [
-        f"<h1>{escape(title)}</h1>\n",
-        _section("What was run", _how(results)),
-        _section("Results", _html(main_table(rows)) + _RESULTS_NOTE) if rows else "",
-        _section("Figures", shown) if shown else "",
-        _section("Success by cleanup steps", _cleanup_tables(rows)),
-        _section("Failures and steps to goal", _html(failure_table(pool(rows)))) if rows else "",
-        _section("Made with", _facts(_made_with(results))),
+        section("What was run", how(results)),
+        section("Results", html_table(main_table(rows)) + _RESULTS_NOTE) if rows else "",
+        section("Figures", shown) if shown else "",
+        section("Success by cleanup steps", _cleanup_tables(rows)),
+        section("Failures and steps to goal", html_table(failure_table(pool(rows)))) if rows else "",
+        section("Made with", facts(made_with(results))),
     ]
+    return document(rows, parts)
+
+
+def document(rows: Sequence[Row], parts: Sequence[str]) -> str:
+    """A page of these parts, titled after the environments of these rows."""
+    environments = ", ".join(dict.fromkeys(row["environment"] for row in rows)) or "no results yet"
+    title = escape(f"Sparse Graphical Memory: {environments}")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{_STYLE}</style>\n</head>\n<body>\n{''.join(parts)}</body>\n</html>\n"
+        f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n"
+        f"<body>\n<h1>{title}</h1>\n{''.join(parts)}</body>\n</html>\n"
     )
 
 
@@ -221,12 +241,14 @@ _RESULTS_NOTE = (
 )
 
 
-def _how(results: dict[str, Any]) -> str:
+def how(results: dict[str, Any]) -> str:
+    """The command and all settings."""
     command = f"<p>To run it again:</p>\n<pre>{escape(str(results.get('command', 'not recorded')))}</pre>\n"
-    return command + _facts(results.get("settings") or {})
+    return command + facts(results.get("settings") or {})
 
 
-def _made_with(results: dict[str, Any]) -> dict[str, Any]:
+def made_with(results: dict[str, Any]) -> dict[str, Any]:
+    """Date, machine and versions."""
     plain = {name: results[name] for name in ("date", "machine") if name in results}
     return {**plain, **(results.get("versions") or {})}
 
@@ -238,16 +260,18 @@ def _cleanup_tables(rows: Sequence[Row]) -> str:
         if any(item.phase != "initial" for item in items):
             mine = [row for row in rows if (row["environment"], row["method"]) == (environment, method)]
             title = f"{label(method)}, {environment}"
-            parts.append(f"<h3>{escape(title)}</h3>\n{_html(cleanup_table(items, mine))}")
+            parts.append(f"<h3>{escape(title)}</h3>\n{html_table(cleanup_table(items, mine))}")
     return "".join(parts)
 
 
-def _section(title: str, content: str) -> str:
+def section(title: str, content: str) -> str:
+    """A headed part of the page; nothing if it has no content."""
     return f"<section>\n<h2>{escape(title)}</h2>\n{content}</section>\n" if content else ""
 
 
-def _facts(facts: dict[str, Any]) -> str:
-    lines = "".join(f"<dt>{escape(str(name))}</dt><dd>{escape(_fact(value))}</dd>\n" for name, value in facts.items())
+def facts(values: dict[str, Any]) -> str:
+    """Names and values."""
+    lines = "".join(f"<dt>{escape(str(name))}</dt><dd>{escape(_fact(value))}</dd>\n" for name, value in values.items())
     return f"<dl>\n{lines}</dl>\n" if lines else ""
 
 
@@ -257,7 +281,8 @@ def _fact(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _html(table: Table) -> str:
+def html_table(table: Table) -> str:
+    """A table that scrolls on its own where the page is narrow."""
     heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
     body = "".join(f"<tr>{''.join(map(_html_cell, line))}</tr>\n" for line in table.lines)
     return f'<div class="wide"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
@@ -272,6 +297,6 @@ def _figure(picture: Picture) -> str:
     data = base64.b64encode(picture.path.read_bytes()).decode("ascii")
     caption = escape(picture.caption)
     image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
-    if picture.path.name.startswith("memory"):
+    if picture.wide:
         return f'<figure><div class="wide">{image}</div><figcaption>{caption}</figcaption></figure>\n'
     return f'<figure class="narrow">{image}<figcaption>{caption}</figcaption></figure>\n'

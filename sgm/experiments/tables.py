@@ -17,7 +17,9 @@ from sgm.navigation import wilson
 SCHEMA = 1
 PHASES = ("initial", "filtered", "cleaned")
 LABELS = {
-    "sorb": "SoRB", "sorb+sgm": "SoRB + SGM", "d3pg": "D3PG", "ddpg+her": "DDPG + HER", "sac+her": "SAC + HER"
+    "sorb": "SoRB", "sorb+sgm": "SoRB + SGM", "d3pg": "D3PG", "ddpg+her": "DDPG + HER", "sac+her": "SAC + HER",
+    "random": "random actions", "controller": "visual controller", "sptm": "SPTM", "dense": "dense oracle",
+    "sptm+sgm": "SPTM + SGM", "ours-random-goals": "ours, random goals",
 }  # fmt: skip
 PAPER_ENVIRONMENT = "point:FourRooms-thin"
 PAPER = {
@@ -48,6 +50,7 @@ class Pooled:
         largest_part: mean over seeds; None if unknown.
         seconds_per_action: mean over seeds.
         reasons: failures by reason, of all seeds together.
+        rows: what was pooled.
     """
 
     environment: str
@@ -63,6 +66,7 @@ class Pooled:
     largest_part: float | None
     seconds_per_action: float | None
     reasons: dict[str, int]
+    rows: tuple[Row, ...] = dataclasses.field(repr=False)
 
     @property
     def trials(self) -> int:
@@ -103,7 +107,7 @@ def read_results(folder: Path) -> dict[str, Any]:
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise sgm.SGMError(f"{folder} holds no results.json: give the folder of a run (sgm run point)") from error
+        raise sgm.SGMError(f"{folder} holds no results.json: give the folder of a run (sgm run)") from error
     except ValueError as error:
         raise sgm.SGMError(f"{path} is not JSON ({error}): run again with the same --out") from error
     schema = results.get("schema") if isinstance(results, dict) else None
@@ -150,15 +154,17 @@ def _pool_group(rows: Sequence[Row]) -> Pooled:
         episodes=tuple(row["episodes"] for row in rows),
         successes=sum(row["successes"] for row in rows),
         mean_steps=sum(steps * count for steps, count in arrived) / arrivals if arrivals else None,
-        nodes=_mean(row["nodes"] for row in rows),
-        edges=_mean(row["edges"] for row in rows),
-        largest_part=_mean(row.get("largest_part") for row in rows),
-        seconds_per_action=_mean(row["seconds_per_action"] for row in rows),
+        nodes=mean(row["nodes"] for row in rows),
+        edges=mean(row["edges"] for row in rows),
+        largest_part=mean(row.get("largest_part") for row in rows),
+        seconds_per_action=mean(row["seconds_per_action"] for row in rows),
         reasons=reasons,
+        rows=tuple(rows),
     )  # fmt: skip
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def mean(values: Iterable[float | None]) -> float | None:
+    """Mean of the values that are known; None if none is."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
@@ -176,7 +182,8 @@ def stage(items: Sequence[Pooled], phase: str) -> Pooled | None:
     return max(found, key=lambda item: (item.seeds, item.cleanup_steps), default=None)
 
 
-def _stages(items: Sequence[Pooled]) -> list[Pooled]:
+def last_stages(items: Sequence[Pooled]) -> list[Pooled]:
+    """Each phase that a method has, as `stage` gives it."""
     return [item for phase in PHASES if (item := stage(items, phase))]
 
 
@@ -194,16 +201,16 @@ def main_table(rows: Iterable[Row]) -> Table:
     ]  # fmt: skip
     lines = []
     for (environment, method), items in groups.items():
-        last, cleaned = _stages(items)[-1], stage(items, "cleaned")
+        last, cleaned = last_stages(items)[-1], stage(items, "cleaned")
         quoted = PAPER.get(method, NONE) if environment.startswith(PAPER_ENVIRONMENT) else NONE
         lines.append([
             *([Cell(environment)] if several else []),
             Cell(label(method)),
-            Cell(_episodes(last)),
-            *(_success(stage(items, phase)) for phase in PHASES),
+            Cell(episodes_text(last)),
+            *(success_cell(stage(items, phase)) for phase in PHASES),
             Cell(f"{cleaned.cleanup_steps:,}" if cleaned else NONE),
-            *(Cell(_number(value)) for value in (last.mean_steps, last.nodes, last.edges)),
-            Cell(_milliseconds(last.seconds_per_action)),
+            *(Cell(rounded(value)) for value in (last.mean_steps, last.nodes, last.edges)),
+            Cell(milliseconds(last.seconds_per_action)),
             *([Cell(quoted)] if paper else []),
         ])  # fmt: skip
     return Table(heads, lines)
@@ -216,15 +223,19 @@ def cleanup_table(items: Sequence[Pooled], rows: Sequence[Row]) -> Table:
     lines = []
     for item in items:
         cells = [table.get((item.phase, item.cleanup_steps, seed)) for seed in seeds]
-        each = [Cell(_percent(row["successes"] / row["episodes"]) if row else NONE) for row in cells]
+        each = [Cell(percent(row["successes"] / row["episodes"]) if row else NONE) for row in cells]
         steps = "before filtering" if item.phase == "initial" else f"{item.cleanup_steps:,}"
-        lines.append([Cell(steps), *each, _success(item), Cell(_number(item.edges))])
+        lines.append([Cell(steps), *each, success_cell(item), Cell(rounded(item.edges))])
     return Table(["Cleanup steps", *(f"Seed {seed}" for seed in seeds), "Pooled", "Edges"], lines)
 
 
 def failure_table(pooled: Sequence[Pooled]) -> Table:
+    """Why episodes failed in the last stage of each phase."""
+    return stage_table([item for items in by_method(pooled).values() for item in last_stages(items)])
+
+
+def stage_table(stages: Sequence[Pooled]) -> Table:
     """Why episodes failed, how long the others took, and how much of the graph hangs together."""
-    stages = [item for items in by_method(pooled).values() for item in _stages(items)]
     reasons = list(dict.fromkeys(reason for stage in stages for reason in stage.reasons))
     lines = [
         [
@@ -232,8 +243,8 @@ def failure_table(pooled: Sequence[Pooled]) -> Table:
             Cell(stage.phase if stage.phase != "cleaned" else f"cleaned, {stage.cleanup_steps:,} steps"),
             Cell(f"{stage.trials - stage.successes:,} of {stage.trials:,}"),
             *(Cell(f"{stage.reasons[reason]:,}" if reason in stage.reasons else NONE) for reason in reasons),
-            Cell(_number(stage.mean_steps)),
-            Cell(_number(stage.largest_part)),
+            Cell(rounded(stage.mean_steps)),
+            Cell(rounded(stage.largest_part)),
         ]
         for stage in stages
     ]
@@ -253,7 +264,11 @@ def markdown_table(rows: Iterable[Row]) -> str:
 
 def console_table(rows: Iterable[Row]) -> str:
     """The main table in columns of plain text."""
-    table = main_table(rows)
+    return columns(main_table(rows))
+
+
+def columns(table: Table) -> str:
+    """A table in columns of plain text; its first columns, up to the method, begin at the left."""
     texts = [table.heads, *([_plain(cell) for cell in line] for line in table.lines)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     left = table.heads.index("Method") + 1
@@ -271,26 +286,31 @@ def _plain(cell: Cell) -> str:
     return f"{cell.text} [{cell.detail}]" if cell.detail else cell.text
 
 
-def _success(item: Pooled | None) -> Cell:
+def success_cell(item: Pooled | None) -> Cell:
+    """Success and its Wilson 95 % interval."""
     if item is None:
         return Cell(NONE)
     low, high = item.ci95
-    return Cell(_percent(item.rate), f"{100 * low:.1f}–{100 * high:.1f}")
+    return Cell(percent(item.rate), f"{100 * low:.1f}–{100 * high:.1f}")
 
 
-def _percent(rate: float) -> str:
+def percent(rate: float) -> str:
+    """A share, 0 to 1, with one decimal."""
     return f"{100 * rate:.1f} %"
 
 
-def _episodes(item: Pooled) -> str:
+def episodes_text(item: Pooled) -> str:
+    """How many seeds and episodes were pooled."""
     if len(set(item.episodes)) == 1:
         return f"{item.seeds} × {item.episodes[0]:,}"
     return f"{item.seeds} seeds, {item.trials:,} in all"
 
 
-def _number(value: float | None) -> str:
+def rounded(value: float | None) -> str:
+    """A whole number."""
     return NONE if value is None else f"{value:,.0f}"
 
 
-def _milliseconds(seconds: float | None) -> str:
+def milliseconds(seconds: float | None) -> str:
+    """Seconds in milliseconds, three digits."""
     return NONE if seconds is None else f"{1000 * seconds:.3g}"

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 from tqdm import tqdm
 
 from . import export, localise, store
@@ -386,6 +387,14 @@ class SparseGraphicalMemory:
             mine = to == goal
             following[mine] = np.maximum(self._planner.tree(int(goal), by).next[at[mine]], -1)
         return np.where(at == to, to, following)
+
+    def prices(self) -> csr_array:
+        """What the planner pays for edges, steps: (V, V), by target and source; infinite where cleanup removed one.
+
+        It is the planner's own: for a search of one's own, for example `scipy.sparse.csgraph.dijkstra` from a goal,
+        and not to be written to.
+        """
+        return self._planner.matrix("distance")
 
     # -- cleanup -------------------------------------------------------------------------------------------------
 

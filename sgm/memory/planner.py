@@ -175,6 +175,11 @@ class Planner:
         self.trees.clear()
         self._version = graph.version
 
+    def matrix(self, by: str) -> csr_array:
+        """The planning graph, transposed: (target, source) prices or hops."""
+        self.refresh()
+        return self._matrices[_mode(by)]
+
     def prices_along(self, nodes: Ints) -> Prices:
         """What the planner pays for each edge of a path it returned: (L,) nodes to (L − 1,) steps."""
         positions = np.searchsorted(self._keys, nodes[1:] * self.graph.nodes + nodes[:-1])

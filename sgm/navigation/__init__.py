@@ -2,18 +2,29 @@
 
 from .cleanup import Cleaner, CleanupReport, cleanup
 from .evaluation import Evaluation, PolicyAgent, evaluate, run_episodes, wilson
+from .goals import ActiveGoals, Goals, RandomGoals
 from .navigator import Navigator
+from .tasks import evaluate_tasks
+from .timefilter import TimeFilter
 from .trace import Trace
+from .visual import FrameSight, VisualNavigator
 
 __all__ = [
+    "ActiveGoals",
     "Cleaner",
     "CleanupReport",
     "Evaluation",
+    "FrameSight",
+    "Goals",
     "Navigator",
     "PolicyAgent",
+    "RandomGoals",
+    "TimeFilter",
     "Trace",
+    "VisualNavigator",
     "cleanup",
     "evaluate",
+    "evaluate_tasks",
     "run_episodes",
     "wilson",
 ]

@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from sgm.memory import EmptyMemory, InputError
 
+from .goals import Goals, make_goals
 from .navigator import AT_LAST, LOST, Navigator
 
 EPISODE_STEPS = 600  # the authors' limit
@@ -55,9 +56,10 @@ class Cleaner:
         *,
         seed: int | Sequence[int] = 0,
         options: Mapping[str, Any] | None = None,
+        goals: str | Goals = "random",
         episode_steps: int = EPISODE_STEPS,
     ) -> None:
-        """Clean `navigator.memory` by acting in `env`; `options` say where its episodes begin."""
+        """Clean `navigator.memory` by acting in `env`; `options` say where its episodes begin, `goals` where to go."""
         if not navigator.clean:
             raise InputError("this navigator does not clean: make it with clean=True")
         if not len(navigator.memory):
@@ -65,13 +67,14 @@ class Cleaner:
         self.navigator = navigator
         self.env = env
         self.options = dict(options or {})
+        self.goals = make_goals(goals)
         self.episode_steps = episode_steps
         self.random = np.random.default_rng(seed)
         self.observation, _ = env.reset(seed=int(self.random.integers(2**31)), options=self.options)
         self.elapsed = np.zeros(env.num_envs, np.int64)
-        self.goal_nodes = self._draw(env.num_envs)
-        self.steps = self.episodes = self.arrived = 0
         navigator.reset(env.num_envs)
+        self.goal_nodes = self._draw(np.ones(env.num_envs, np.bool_))
+        self.steps = self.episodes = self.arrived = 0
 
     def run(self, steps: int, progress: bool = False) -> CleanupReport:
         """Take so many environment steps, all agents together."""
@@ -90,13 +93,13 @@ class Cleaner:
         """One step of all agents, or of as many as there are steps left."""
         navigator, number = self.navigator, self.env.num_envs
         active = np.arange(number) < left
-        goals = navigator.memory.waypoints(self.goal_nodes)
+        goals = navigator.seen_at(self.goal_nodes)
         seen = self.observation["observation"]
         actions = navigator.act_many(seen, goals, goal_nodes=self.goal_nodes, active=active)
         done = active & ((navigator.phase == AT_LAST) | (navigator.phase == LOST))
         self.arrived += int(np.count_nonzero(active & (navigator.phase == AT_LAST)))
         moving = active & ~done
-        self.observation, _, terminated, truncated, _ = self.env.step(np.where(moving[:, None], actions, 0.0))
+        self.observation, _, terminated, truncated, _ = self.env.step(_rest(actions, moving))
         self.elapsed[moving] += 1
         self.steps += int(np.count_nonzero(active))
         self._begin(done | (active & (terminated | truncated | (self.elapsed >= self.episode_steps))))
@@ -107,13 +110,14 @@ class Cleaner:
         if not ended.any():
             return
         self.episodes += int(ended.sum())
-        self.goal_nodes[ended] = self._draw(int(ended.sum()))
         self.elapsed[ended] = 0
         self.observation, _ = self.env.reset(options={**self.options, "reset_mask": ended})
         self.navigator.reset(mask=ended)
+        self.goal_nodes[ended] = self._draw(ended)
 
-    def _draw(self, number: int) -> np.ndarray:
-        return self.random.integers(len(self.navigator.memory), size=number)
+    def _draw(self, begun: np.ndarray) -> np.ndarray:
+        """Goals for the robots whose episode has just begun, from where they are."""
+        return self.goals.draw(self.navigator, self.random, self.observation["observation"][begun])
 
 
 def cleanup(
@@ -123,6 +127,7 @@ def cleanup(
     *,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
+    goals: str | Goals = "random",
     progress: bool = True,
 ) -> CleanupReport:
     """Clean a memory for so many environment steps, with goals drawn from it (Sec. 4.3).
@@ -133,6 +138,15 @@ def cleanup(
         steps: environment steps in all.
         seed: seeds starts, goals and noise.
         options: reset options, for example {"uniform": True}.
+        goals: "random": any node (the paper's); "active": nodes behind doubtful edges that many plans use, see
+            `ActiveGoals`; or an object with the same method `draw`.
         progress: show a progress bar.
     """
-    return Cleaner(navigator, env, seed=seed, options=options).run(steps, progress)
+    return Cleaner(navigator, env, seed=seed, options=options, goals=goals).run(steps, progress)
+
+
+def _rest(actions: np.ndarray, moving: np.ndarray) -> np.ndarray:
+    """Nothing done where a robot does not move: a zero action, or −1 where actions are numbered."""
+    if np.issubdtype(actions.dtype, np.integer) and actions.ndim == 1:
+        return np.where(moving, actions, -1)
+    return np.where(moving[:, None], actions, 0.0)

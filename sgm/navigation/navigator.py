@@ -141,6 +141,14 @@ class Navigator:
         self.attempts[active & ~direct] += 1
         return self.controller(observations, targets)
 
+    def seen_at(self, nodes: Ints) -> NDArray[Any]:
+        """What a controller is sent to for (n,) nodes."""
+        return self.memory.waypoints(nodes)
+
+    def locate(self, observations: Any) -> Ints:
+        """The nodes, (n,), nearest to where these (n, ...) observations are made."""
+        return self.memory.localise(observations).node
+
     def path(self, episode: int) -> Ints:
         """The nodes of an episode's plan on the graph as it stands, from the first to the goal's; empty without one."""
         if self.phase[episode] in (FRESH, LOST):

@@ -1,0 +1,177 @@
+"""Distances over temporal windows: a frame and those just before and after it, against another frame and its own.
+
+The paper takes the maximum distance over the 25 pairs of ±2 frames (appendix, ViZDoom), so that two places must look
+alike for a while before they count as close. A maximum over a square of a table is a maximum along its rows and then
+along its columns: filters over one table, not 25 passes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sgm.memory.distance import Distance, between
+from sgm.memory.errors import InputError
+
+from .table import TableDistance
+
+Floats = NDArray[np.float32]
+AGGREGATES = {"farthest": np.maximum, "closest": np.minimum, "mean": np.add}
+SCALE = 8  # levels a step has in a uint8 table, which then ends at 31.9 steps
+_BLOCK = 1 << 22  # distances asked for at once: 16 MB
+
+
+class WindowDistance(TableDistance):
+    """Distances looked up in a table that `window_table` made; observations are frame numbers, its rows.
+
+    The table is not copied and stays as small as it is. As for a `TableDistance`, give the memory a `features` function
+    or `tau_p=None`: the embedding is the frame number.
+    """
+
+    def __init__(self, table: NDArray[Any], scale: float = SCALE) -> None:
+        """Take the (n, n) table, uint8 with `scale` levels a step, or float32 in steps."""
+        if table.ndim != 2 or table.shape[0] != table.shape[1] or table.dtype not in (np.uint8, np.float32):
+            raise InputError(f"the table is {table.dtype} of shape {table.shape}: expected (n, n) uint8 or float32")
+        self.matrix = np.ascontiguousarray(table).view()
+        self.matrix.setflags(write=False)
+        self.step = np.float32(1 / _check_scale(scale) if table.dtype == np.uint8 else 1)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """A digest of the table, for memory files."""
+        digest = hashlib.sha256(f"{self.matrix.dtype} {self.step}".encode())
+        for row in self.matrix:
+            digest.update(row.tobytes())
+        return "window-" + digest.hexdigest()[:32]
+
+    def __call__(self, starts: Floats, goals: Floats) -> Floats:
+        """(n, 1) and (m, 1) frame numbers to (n, m) float32 steps."""
+        return super().__call__(starts, goals) * self.step
+
+    def pairs(self, starts: Floats, goals: Floats) -> Floats:
+        """(n, 1) and (n, 1) frame numbers, row by row, to (n,) float32 steps."""
+        return self.matrix[starts[:, 0].astype(np.intp), goals[:, 0].astype(np.intp)] * self.step
+
+
+def window_table(
+    distance: Distance,
+    embeddings: ArrayLike,
+    episodes: ArrayLike,
+    window: int = 2,
+    aggregate: str = "farthest",
+    *,
+    dtype: type[np.uint8] | type[np.float32] = np.uint8,
+    scale: float = SCALE,
+) -> NDArray[Any]:
+    """Distances between all frames, over the pairs of their windows: (n, n), made a block of rows at a time.
+
+    Args:
+        distance: between single frames.
+        embeddings: (n, e) of the frames, in the order in which they were seen.
+        episodes: (n,) the episode of each frame; windows end where episodes do.
+        window: frames on either side, so that (2 window + 1)² pairs are aggregated; 0 for the frames alone.
+        aggregate: "farthest" pair (pessimistic, the paper's), "closest" pair, or the "mean", for which frames beyond
+            the end of an episode count as its last one.
+        dtype: np.uint8, a quarter of the size, or np.float32 for exact steps.
+        scale: levels a step has in a uint8 table; beyond 255 levels everything is equally far.
+    """
+    vectors, index = np.asarray(embeddings, np.float32), window_index(episodes, window)
+    if vectors.ndim != 2 or len(vectors) != len(index):
+        raise InputError(f"embeddings have shape {vectors.shape} for {len(index)} frames: expected ({len(index)}, e)")
+    combine, scale = _check_aggregate(aggregate), _check_scale(scale)
+    table = np.empty((len(index), len(index)), dtype)
+    if table.dtype not in (np.uint8, np.float32):
+        raise InputError(f"dtype is {table.dtype}: expected uint8 or float32")
+    rows = max(1, _BLOCK // max(1, len(index)))
+    for begin in range(0, len(index), rows):
+        own = index[begin : begin + rows]
+        first, last = own[0, 0], own[-1, -1] + 1
+        steps = between(distance, vectors[first:last], vectors)
+        # Rounding keeps the order, and small numbers are compared faster; a mean is rounded at the end.
+        block = _quantised(steps, scale) if table.dtype == np.uint8 and aggregate != "mean" else steps
+        block = _along_columns(_along_rows(block, own - first, combine), index, combine)
+        if aggregate == "mean":
+            block = block / np.float32(index.shape[1] ** 2)
+            block = _quantised(block, scale) if table.dtype == np.uint8 else block
+        table[begin : begin + rows] = block
+    return table
+
+
+def window_index(episodes: ArrayLike, window: int) -> NDArray[np.int64]:
+    """The frames in each frame's window, (n, 2 window + 1); beyond the end of an episode its last frame again."""
+    labels = np.asarray(episodes)
+    if labels.ndim != 1 or window < 0:
+        raise InputError(f"episodes have shape {labels.shape}, window is {window}: expected (n,), and 0 or more")
+    if not len(labels):
+        return np.empty((0, 2 * window + 1), np.int64)
+    starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
+    if len(np.unique(labels)) != len(starts):
+        raise InputError("the frames of an episode are apart: expected one episode after the other")
+    lengths = np.diff(np.append(starts, len(labels)))
+    first = np.repeat(starts, lengths)[:, None]
+    last = first + np.repeat(lengths, lengths)[:, None] - 1
+    return np.clip(np.arange(len(labels))[:, None] + np.arange(-window, window + 1), first, last)
+
+
+def window_embeddings(embeddings: ArrayLike, episodes: ArrayLike, window: int = 2) -> Floats:
+    """The embeddings in each frame's window, (n, e) to (n, 2 window + 1, e), for `window_steps`."""
+    return np.asarray(embeddings, np.float32)[window_index(episodes, window)]
+
+
+def window_steps(distance: Distance, starts: Floats, goals: Floats, aggregate: str = "farthest") -> Floats:
+    """Distances over the windows of a few frames: (n, s, e) and (m, g, e) embeddings to (n, m) float32 steps.
+
+    For live frames, whose windows hold the past alone (s may be 1), against the windows of nodes. A distance that is
+    calibrated from a closeness (`closeness` and `steps`) is calibrated for the pair that counts only.
+    """
+    combine = _check_aggregate(aggregate)
+    shape = (*np.shape(starts)[:2], *np.shape(goals)[:2])
+    flat = [np.reshape(vectors, (-1, np.shape(vectors)[-1])) for vectors in (starts, goals)]
+    if aggregate != "mean" and hasattr(distance, "closeness") and hasattr(distance, "steps"):
+        opposite = np.minimum if aggregate == "farthest" else np.maximum
+        return distance.steps(_fold(distance.closeness(*flat).reshape(shape), opposite))
+    steps = _fold(between(distance, *flat).reshape(shape), combine)
+    return steps / np.float32(shape[1] * shape[3]) if aggregate == "mean" else steps
+
+
+def _fold(table: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
+    """(n, s, m, g) to (n, m); over slices, because NumPy is slow at reducing a short last axis."""
+    return combine.reduce(reduce(combine, np.moveaxis(table, 3, 0)), axis=1)
+
+
+def _along_rows(block: NDArray[Any], own: NDArray[np.int64], combine: np.ufunc) -> NDArray[Any]:
+    """Combine rows: (b, n) and (r, w) rows of each window to (r, n)."""
+    return reduce(combine, (block[rows] for rows in own.T))
+
+
+def _along_columns(block: NDArray[Any], index: NDArray[np.int64], combine: np.ufunc) -> NDArray[Any]:
+    """Combine columns: (r, n) and (n, w) columns of each window to (r, n)."""
+    combined, window = block.copy(), index.shape[1] // 2
+    for shift in range(1, window + 1):  # long runs of neighbours, as if all were one episode …
+        for to, of in ((combined[:, shift:], block[:, :-shift]), (combined[:, :-shift], block[:, shift:])):
+            combine(to, of, out=to)
+    ends = np.flatnonzero(index[:, -1] - index[:, 0] < 2 * window)  # … and then the columns where one begins or ends
+    combined[:, ends] = reduce(combine, (block[:, columns] for columns in index[ends].T))
+    return combined
+
+
+def _quantised(steps: Floats, scale: float) -> NDArray[np.uint8]:
+    levels = steps * np.float32(scale)
+    levels += 0.5
+    return np.minimum(levels, 255, out=levels).astype(np.uint8)
+
+
+def _check_aggregate(aggregate: str) -> np.ufunc:
+    if aggregate not in AGGREGATES:
+        raise InputError(f"aggregate is {aggregate!r}: expected one of {', '.join(map(repr, AGGREGATES))}")
+    return AGGREGATES[aggregate]
+
+
+def _check_scale(scale: float) -> float:
+    if not 0 < scale < np.inf:
+        raise InputError(f"scale is {scale}: expected levels a step, above 0")
+    return float(scale)

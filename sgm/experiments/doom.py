@@ -1,0 +1,386 @@
+"""The paper's second benchmark, whole: explore, train, build, evaluate, clean up, evaluate, report.
+
+Every finished piece is on disk before the next one begins, and each has seeds of its own, so a run that was interrupted
+goes on to the same result.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgm
+from sgm.envs.wad import write_lumps
+from sgm.navigation import Cleaner, Evaluation, TimeFilter, VisualNavigator, evaluate_tasks
+from sgm.navigation.visual import FrameSight
+
+from .doom_settings import CLEANED, GRAPH_METHODS, METHODS, SCHEMA, DoomSettings
+from .folder import claim, read_json, write_json
+from .provenance import provenance
+
+if TYPE_CHECKING:
+    from sgm.envs.doom import Rollouts
+
+FALSE = 200.0  # an edge over so many map units is false
+# One agent and one way of building for every method; chosen on tasks of another seed than those of the table.
+_BUILD: dict[str, Any] = {"tau_a": 4.0, "tau_p": 0.5, "max_dist": 8.0, "k": 5}
+_WINDOW: dict[str, Any] = {"window": 2, "aggregate": "mean"}
+_AGENT: dict[str, Any] = {
+    "max_steps": 8, "cutoff": 2.5, "ahead": 6, "penalty": 50.0, "look": 5, "confident": 2.0, "patience": 8
+}  # fmt: skip
+_FILTER: dict[str, Any] = {"sharpness": 2.0, "leak": 0.1, "hops": 1}
+TEMPERATURE = 0.3
+CLEANUP_EPISODE = 200
+
+
+class RandomAgent:
+    """Uniformly random actions."""
+
+    def __init__(self, actions: int, seed: int) -> None:
+        """Draw from so many."""
+        self.actions, self.random = actions, np.random.default_rng(seed)
+
+    def reset(self, episodes: int | None = None, mask: Any = None) -> None:
+        """Nothing is remembered."""
+
+    def act_many(self, observations: Any, goals: Any, *, active: Any = None) -> NDArray[Any]:
+        """One action each."""
+        return self.random.integers(self.actions, size=len(observations))
+
+
+class ControllerAgent:
+    """The visual controller, sent straight to the goal."""
+
+    def __init__(self, controller: Any) -> None:
+        """Act with this controller."""
+        self.controller = controller
+        self.before: NDArray[Any] | None = None
+
+    def reset(self, episodes: int | None = None, mask: Any = None) -> None:
+        """Forget what was seen before, in all episodes or in those of the mask."""
+        if mask is None or self.before is None:
+            self.before, self.new = None, np.ones(episodes or 0, np.bool_)
+        else:
+            self.new[mask] = True
+
+    def act_many(self, observations: Any, goals: Any, *, active: Any = None) -> NDArray[Any]:
+        """The controller's actions."""
+        before = np.array(observations)
+        if self.before is not None:
+            before[~self.new] = self.before[~self.new]
+        self.before, self.new = np.array(observations), np.zeros(len(observations), np.bool_)
+        return self.controller(before, observations, goals)
+
+
+@dataclasses.dataclass
+class Buffer:
+    """What a seed's memories are built from, and the distances over it."""
+
+    frames: NDArray[np.uint8]
+    episodes: NDArray[np.int64]
+    poses: NDArray[np.float32]
+    embeddings: NDArray[np.float32]
+    table: Any  # WindowDistance
+
+
+class DoomRun:
+    """A run in a folder."""
+
+    def __init__(
+        self, settings: DoomSettings, out: Path, *, command: str = "", resume: bool = True, progress: bool = True
+    ) -> None:
+        """Begin in `out`, or go on there if it holds an unfinished run of the same settings.
+
+        `command` is what the results say made them.
+        """
+        from sgm.envs.doom import Tasks
+
+        self.command, self.settings, self.out, self.progress = command, settings, out, progress
+        # What is wrong should be said now, not after an hour of training.
+        self.map = settings.load_map()
+        Tasks.draw(self.map, 1, 0)
+        claim(
+            out, settings, resume=resume, free=("seeds", "methods"),
+            left_overs=("networks/*", "seed*/*.np[yz]", "seed*/*.json", "seed*/*/*.json", "seed*/*/*.sgm"),
+        )  # fmt: skip
+        text = self.map.text("thing { " + " ".join(f"{k} = {v};" for k, v in self._start().items()) + " }")
+        write_lumps(out / "map.wad", [("MAP01", b""), ("TEXTMAP", text.encode()), ("ENDMAP", b"")])
+
+    def _start(self) -> dict[str, Any]:
+        x, y, angle = self.map.start
+        return {"x": float(x), "y": float(y), "angle": int(angle), "type": 1}
+
+    def run(self) -> Path:
+        """Do everything; the path of the report."""
+        from . import doom_report
+
+        try:
+            self.networks()
+            for seed in self.settings.seeds:
+                self._run_seed(seed)
+        finally:
+            self.close()
+        rows = self.write_results()
+        print("\n" + doom_report.console_table(rows))
+        path = doom_report.write_report(self.out)
+        print(f"\nreport: {path}")
+        return path
+
+    def close(self) -> None:
+        """Stop the engines."""
+        if "env" in self.__dict__:
+            self.env.close()
+            del self.env
+
+    def write_results(self) -> list[dict[str, Any]]:
+        """Gather the rows of all finished pieces into results.json."""
+        rows: list[dict[str, Any]] = []
+        for seed in self.settings.seeds:
+            for method in self.settings.methods:
+                state = read_json(self._folder(seed, method) / "state.json")
+                rows += state["rows"] if state else []
+        content = {
+            "schema": SCHEMA,
+            **provenance(self.command),
+            "settings": dataclasses.asdict(self.settings),
+            "agent": {**_BUILD, **_WINDOW, **_AGENT, **_FILTER, "temperature": TEMPERATURE},
+            "quality": read_json(self.out / "networks" / "quality.json"),
+            "rows": rows,
+        }
+        write_json(self.out / "results.json", content)
+        return rows
+
+    # -- networks ------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def env(self) -> Any:
+        """The engines."""
+        from sgm.envs.doom import DoomMazeVectorEnv
+
+        settings = self.settings
+        return DoomMazeVectorEnv(
+            settings.engines, doom_map=self.map, size=settings.size, max_episode_steps=settings.episode_steps
+        )
+
+    def networks(self) -> tuple[Any, Any]:
+        """Distance and controller, trained now or before, or those that come with the package."""
+        from . import doom_networks
+
+        return doom_networks.networks(self.settings, self.out / "networks", self._engines, self._say, self.progress)
+
+    def _engines(self) -> Any:
+        return self.env
+
+    # -- one seed ------------------------------------------------------------------------------------------------
+
+    def _folder(self, seed: int, method: str) -> Path:
+        return self.out / f"seed{seed}" / method
+
+    def _say(self, text: str) -> None:
+        print(text, flush=True)
+
+    def _run_seed(self, seed: int) -> None:
+        left = [method for method in self.settings.methods if not self._finished(seed, method)]
+        shown = (self.out / f"seed{seed}" / "pictures.npz").exists()
+        planned = [method for method in self.settings.methods if method in GRAPH_METHODS]
+        if not left and (shown or not planned):
+            return
+        distance, controller = self.networks()
+        again = not shown or any(method in left for method in planned)
+        buffer = self._buffer(seed, distance) if planned and again else None
+        for method in left:
+            folder = self._folder(seed, method)
+            folder.mkdir(parents=True, exist_ok=True)
+            controller.random = np.random.default_rng([seed, METHODS.index(method)])
+            if method not in GRAPH_METHODS:
+                agent = RandomAgent(controller.actions, seed) if method == "random" else ControllerAgent(controller)
+                row = self._row(seed, method, 0, self._evaluate(agent, seed), None, None)
+                write_json(folder / "state.json", {"rows": [row], "done": 0})
+            else:
+                assert buffer is not None
+                self._run_memory(seed, method, buffer, distance, controller)
+            self.write_results()
+        if buffer is not None:
+            from . import doom_evidence
+
+            doom_evidence.write(self, seed, buffer, distance, controller)
+
+    def _finished(self, seed: int, method: str) -> bool:
+        state = read_json(self._folder(seed, method) / "state.json")
+        target = self.settings.cleanup_steps if method in CLEANED else 0
+        return bool(state and state["rows"] and state["done"] >= target)
+
+    def _buffer(self, seed: int, distance: Any) -> Buffer:
+        """Explore, embed and compare what a seed's memories are built from."""
+        settings = self.settings
+        self._say(f"seed {seed}: exploring, {settings.buffer_episodes} episodes of {settings.buffer_steps} steps")
+        buffer = self.compare(self.explore_buffer(seed), distance)
+        folder = self.out / f"seed{seed}"
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / "poses.npy", buffer.poses)
+        return buffer
+
+    def explore_buffer(self, seed: int) -> Rollouts:
+        """The random episodes that a seed's memories are built from."""
+        from sgm.envs.doom import explore
+
+        settings = self.settings
+        return explore(self.env, settings.buffer_episodes, settings.buffer_steps, 3_000_000 * (seed + 1))
+
+    def compare(self, rollouts: Rollouts, distance: Any) -> Buffer:
+        """Embed and compare the frames of episodes."""
+        from sgm.distances.window import WindowDistance, window_table
+
+        count, length = rollouts.frames.shape[:2]
+        frames = rollouts.frames.reshape(-1, *rollouts.frames.shape[2:])
+        episodes = np.repeat(np.arange(count), length)
+        embeddings = distance.embed(frames)
+        table = WindowDistance(window_table(distance, embeddings, episodes, **_WINDOW))
+        return Buffer(frames, episodes, rollouts.poses.reshape(-1, 3), embeddings, table)
+
+    def build(self, method: str, buffer: Buffer, size: int | None = None) -> sgm.SparseGraphicalMemory:
+        """The memory of a method over a buffer, filtered."""
+        ours = method.startswith("ours")
+        criterion = {"sptm": "uniform", "dense": "none"}.get(method, "two-way")
+        policy = sgm.Belief(max_steps=float(_AGENT["max_steps"])) if ours else sgm.FirstFailure()
+        memory = sgm.SparseGraphicalMemory(
+            buffer.table, features=lambda frames: buffer.embeddings[np.asarray(frames)], criterion=criterion,
+            policy=policy, size=size, **_BUILD,
+        )  # fmt: skip
+        memory.extend(np.arange(len(buffer.frames)), episode=buffer.episodes if ours else None, progress=self.progress)
+        if ours:
+            remember_ways(memory, buffer.episodes)
+        return memory
+
+    def navigator(
+        self, method: str, memory: sgm.SparseGraphicalMemory, buffer: Buffer, distance: Any, controller: Any,
+        clean: bool = False,
+    ) -> VisualNavigator:  # fmt: skip
+        """The agent of a method; they differ in whom they blame only."""
+        sight = FrameSight(memory, distance, buffer.frames, buffer.embeddings)
+        blame = "doubtful" if method.startswith("ours") else "last"
+        localiser = TimeFilter(memory, **_FILTER)
+        return VisualNavigator(memory, controller, sight=sight, localiser=localiser, blame=blame, clean=clean, **_AGENT)
+
+    def _run_memory(self, seed: int, method: str, buffer: Buffer, distance: Any, controller: Any) -> None:
+        """Build, evaluate, and clean up and evaluate by the schedule, from where it stands."""
+        folder = self._folder(seed, method)
+        state = read_json(folder / "state.json")
+        if state is None:
+            memory = self.build(method, buffer, self._size(seed, buffer) if method == "sptm" else None)
+            result = self._evaluate(self.navigator(method, memory, buffer, distance, controller), seed)
+            state = self._keep(folder, memory, [self._row(seed, method, 0, result, memory, buffer)], 0)
+        if method not in CLEANED:
+            self._settle(folder, state)
+            return
+        memory = sgm.SparseGraphicalMemory.load(
+            folder / state["memory"], buffer.table, features=lambda frames: buffer.embeddings[np.asarray(frames)]
+        )
+        for target in self.settings.schedule:
+            if target <= state["done"]:
+                continue
+            controller.random = np.random.default_rng([seed, METHODS.index(method), target])
+            cleaning = self.navigator(method, memory, buffer, distance, controller, clean=True)
+            self.env.max_episode_steps = None
+            cleaner = Cleaner(
+                cleaning, self.env, seed=[seed, state["done"]], options={"goals": None},
+                goals="active" if method == "ours" else "random", episode_steps=CLEANUP_EPISODE,
+            )  # fmt: skip
+            cleaner.run(target - state["done"], self.progress)
+            self.env.max_episode_steps = self.settings.episode_steps
+            result = self._evaluate(self.navigator(method, memory, buffer, distance, controller), seed)
+            rows = [*state["rows"], self._row(seed, method, target, result, memory, buffer)]
+            state = self._keep(folder, memory, rows, target)
+        self._settle(folder, state)
+
+    def _settle(self, folder: Path, state: dict[str, Any]) -> None:
+        """Give the memory of a finished method its final name."""
+        if state["memory"] != "memory.sgm":
+            os.replace(folder / state["memory"], folder / "memory.sgm")
+            write_json(folder / "state.json", {**state, "memory": "memory.sgm"})
+
+    def _size(self, seed: int, buffer: Buffer) -> int:
+        """As many nodes as two-way consistency keeps of the same buffer."""
+        state = read_json(self._folder(seed, "sptm+sgm") / "state.json")
+        return state["rows"][0]["nodes"] if state else len(self.build("sptm+sgm", buffer))
+
+    def _keep(self, folder: Path, memory: sgm.SparseGraphicalMemory, rows: list[Any], done: int) -> dict[str, Any]:
+        """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
+        before = read_json(folder / "state.json")
+        name = f"memory-{done}.sgm"
+        state = {"rows": rows, "done": done, "memory": name}
+        memory.save(folder / name)
+        write_json(folder / "state.json", state)
+        if before and before["memory"] != name:
+            (folder / before["memory"]).unlink(missing_ok=True)
+        return state
+
+    def tasks(self, seed: int) -> Any:
+        """The tasks of a seed: all methods and phases meet the same starts and goals."""
+        from sgm.envs.doom import Tasks
+
+        return Tasks.draw(self.map, self.settings.tasks, 5_000_000 * (seed + 1))
+
+    def _evaluate(self, agent: Any, seed: int) -> Evaluation:
+        return evaluate_tasks(agent, self.env, self.tasks(seed), progress=self.progress)
+
+    def _row(
+        self, seed: int, method: str, steps: int, result: Evaluation, memory: Any, buffer: Buffer | None
+    ) -> dict[str, Any]:
+        levels: dict[str, dict[str, Any]] = {}
+        names = self.tasks(seed).levels
+        for level in dict.fromkeys(names.tolist()):
+            won, taken = result.successes[names == level], result.steps[names == level]
+            levels[level] = {
+                "episodes": len(won), "successes": int(won.sum()),
+                "mean_steps": float(taken[won].mean()) if won.any() else None,
+            }  # fmt: skip
+        row = {
+            "environment": self.settings.environment,
+            "method": method,
+            "seed": seed,
+            "phase": "cleaned" if steps else "initial",
+            "cleanup_steps": steps,
+            **result.asdict(),
+            "levels": levels,
+            "lost_engines": result.reasons.get("simulator lost", 0),
+            "nodes": None, "edges": None, "largest_part": None, "false_edges": None,
+        }  # fmt: skip
+        size = ""
+        if memory is not None and buffer is not None:
+            lengths = edge_lengths(memory.nodes, memory.edges(), buffer.poses)
+            false = float((lengths > FALSE).mean()) if len(lengths) else None
+            row |= {
+                "nodes": len(memory),
+                "edges": len(lengths),
+                "largest_part": memory.largest_part(),
+                "false_edges": false,
+            }
+            size = f", {len(memory):,} nodes, {len(lengths):,} edges"
+        low, high = result.ci95
+        after = f" after {steps:,} cleanup steps" if steps else ""
+        shares = " / ".join(f"{100 * item['successes'] / item['episodes']:.0f}" for item in levels.values())
+        self._say(
+            f"seed {seed}: {method}{after}: {result.rate:.1%} of {result.episodes} [{low:.1%}, {high:.1%}], "
+            f"by level {shares} %{size}"
+        )
+        return row
+
+
+def remember_ways(memory: sgm.SparseGraphicalMemory, episodes: NDArray[np.int64]) -> None:
+    """Count every step of the episodes a memory was built from as a success of the edge it went along."""
+    node = memory.assignment
+    went = (episodes[1:] == episodes[:-1]) & (node[1:] != node[:-1]) & (node[1:] >= 0) & (node[:-1] >= 0)
+    memory.record_many(node[:-1][went], node[1:][went], np.ones(int(went.sum()), np.bool_))
+
+
+def edge_lengths(nodes: NDArray[np.int64], edges: sgm.Edges, poses: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(E,) true lengths of edges, map units."""
+    places = poses[nodes, :2].astype(np.float64)
+    return np.hypot(*(places[edges.source] - places[edges.target]).T)

@@ -1,0 +1,120 @@
+"""The cloned controller: what it learns from, how it is judged, and its file."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from sgm.controllers.cloned import (  # noqa: E402
+    ClonedConfig,
+    ClonedController,
+    Inverse,
+    action_accuracy,
+    draw_triples,
+    train_cloned,
+)
+from sgm.distances.encoders import digest, to_input  # noqa: E402
+from sgm.memory.errors import InputError, StoreError  # noqa: E402
+
+TINY = ClonedConfig(width=8, hidden=24, iterations=80, batch=64, reach=3, learning_rate=3e-3)
+
+
+def corridor(episodes: int, steps: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Steps of 4 pixels to the left (0) or right (1) along a ring of smooth colours: frames and actions."""
+    around = np.arange(64) / 64 * 2 * np.pi
+    colours = np.stack([np.sin(around), np.cos(around), np.sin(4 * around)], axis=1)
+    wall = np.repeat((127 + 127 * colours).astype(np.uint8)[None], 12, axis=0)
+    random = np.random.default_rng(seed)
+    actions = random.integers(0, 2, (episodes, steps))
+    moves = np.concatenate([random.integers(0, 64, (episodes, 1)), 8 * actions - 4], axis=1).cumsum(1)
+    return wall[:, (moves[..., None] + np.arange(16)) % 64].transpose(1, 2, 0, 3, 4), actions
+
+
+@pytest.fixture(scope="module")
+def trained() -> ClonedController:
+    return train_cloned(*corridor(20, 40, 1), 2, TINY, progress=False)
+
+
+def test_it_learns_to_act_in_walks_it_has_not_seen(trained):
+    accuracy = action_accuracy(trained, *corridor(10, 40, 2), lags=3, samples=300)
+    assert accuracy.shape == (3,)
+    assert accuracy[0] > 0.8  # one step: the goal tells the action; two: half of the goals are where it stands
+    assert accuracy[0] > accuracy[1]
+
+
+def test_logits_are_those_of_the_trained_network(trained):
+    frames = corridor(1, 30, 3)[0][0]
+    with torch.inference_mode():
+        stacked = np.concatenate([frames[:-2], frames[1:-1], frames[2:]], axis=3)
+        expected = trained.network(to_input(stacked)).numpy()
+    np.testing.assert_allclose(trained.logits(frames[:-2], frames[1:-1], frames[2:]), expected, atol=1e-3)
+
+
+def test_goals_are_ahead_and_there_is_a_picture_before():
+    config = ClonedConfig(batch=2000, reach=8)
+    rows, now, goal = draw_triples(np.random.default_rng(0), 5, 12, config)
+    assert now.min() == 1 and goal.max() == 11
+    assert set((goal - now).tolist()) == set(range(1, 9))
+    assert set(rows.tolist()) == set(range(5))
+
+
+def test_it_comes_back_from_its_file(trained, tmp_path: Path):
+    trained.save(tmp_path / "c.safetensors", {"seed": 0})
+    back = ClonedController.load(tmp_path / "c.safetensors")
+    assert back.actions == 2 and back.config == TINY and back.size == (16, 12)
+    frames = corridor(1, 30, 3)[0][0]
+    args = frames[:-2], frames[1:-1], frames[2:]
+    np.testing.assert_array_equal(back.logits(*args), trained.logits(*args))
+    (tmp_path / "c.safetensors").write_bytes(b"anything")
+    with pytest.raises(StoreError):
+        ClonedController.load(tmp_path / "c.safetensors")
+
+
+def test_a_seed_makes_one_controller_read_from_a_checkpoint_or_not(tmp_path: Path):
+    short = dataclasses.replace(TINY, iterations=5)
+    checkpoints = (None, tmp_path / "ck", tmp_path / "ck")
+    made = [train_cloned(*corridor(20, 40, 1), 2, short, checkpoint=c, progress=False) for c in checkpoints]
+    assert len({digest(controller.network) for controller in made}) == 1
+    other = train_cloned(*corridor(20, 40, 1), 2, short, seed=1, progress=False)
+    assert digest(other.network) != digest(made[0].network)
+
+
+def test_training_can_go_on_from_another_controller(trained):
+    more = dataclasses.replace(TINY, iterations=0)
+    again = train_cloned(*corridor(2, 40, 1), 2, more, start=trained, progress=False)
+    assert digest(again.network) == digest(trained.network)
+    with pytest.raises(InputError, match="another architecture"):
+        train_cloned(*corridor(2, 40, 1), 3, more, start=trained, progress=False)
+
+
+def test_a_network_that_says_nothing_is_as_good_as_its_favourite_action():
+    network = Inverse(TINY, (16, 12), 2)
+    torch.nn.init.zeros_(network.head.weight)
+    network.head.bias.data = torch.tensor([1.0, 0.0])
+    frames, actions = corridor(10, 40, 2)
+    controller = ClonedController(network.eval(), (16, 12), 2, TINY)
+    accuracy = action_accuracy(controller, frames, np.zeros_like(actions), lags=2, samples=20)
+    np.testing.assert_array_equal(accuracy, [1, 1])
+
+
+def test_wrong_input_is_refused(trained):
+    frames, actions = corridor(2, 12, 1)
+    with pytest.raises(InputError, match=r"shape \(2, 11\): expected integers \(2, 12\)"):
+        train_cloned(frames, actions[:, 1:], 2, TINY)
+    with pytest.raises(InputError, match="float64"):
+        train_cloned(frames, actions.astype(float), 2, TINY)
+    with pytest.raises(InputError, match="from 0 to 1: expected 0 to 0"):
+        train_cloned(frames, actions, 1, TINY)
+    with pytest.raises(InputError, match="expected at least 10"):
+        action_accuracy(trained, frames[:, :9], actions[:, :8])
+    with pytest.raises(InputError, match="goals are uint8"):
+        trained.logits(frames[0], frames[0], frames[0, :, 1:])
+    with pytest.raises(InputError, match="expected as many of each"):
+        trained.logits(frames[0], frames[0], frames[0, 1:])
+    assert trained.logits(*[frames[0, :0]] * 3).shape == (0, 2)
