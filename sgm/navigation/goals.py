@@ -16,6 +16,7 @@ Floats = NDArray[np.float64]
 
 TREE_NODES = 1 << 21  # in all trees of a survey together, at most: bounds its time and memory on large graphs
 CLAIMED = 1e-3  # of its worth is what an edge on one robot's plan is worth to the others
+LEAST = 1e-100  # worth that is not made less by claims, so that it does not vanish where many robots share few edges
 
 
 class Goals(Protocol):
@@ -118,7 +119,7 @@ class Survey:
         self.use = self._count_plans()
         self.worth = np.append(doubt(*self._evidence()) * self.use, 0.0)
         for robot in np.flatnonzero(navigator.phase == FOLLOWING):
-            self.worth[self._along(navigator.path(int(robot)))] *= CLAIMED
+            self._claim(self._along(navigator.path(int(robot))))
 
     def goal_from(self, start: int, random: np.random.Generator) -> int:
         """A goal for a robot at the node `start`."""
@@ -137,7 +138,7 @@ class Survey:
             rate = float(self._rate(self.worth[edges].sum(), self._weight[edges].sum()))
             if rate > most:
                 most, goal, way = rate, int(self.goals[place]), edges
-        self.worth[way] *= CLAIMED
+        self._claim(way)
         return goal
 
     def doubtful_goal(self, random: np.random.Generator) -> int:
@@ -146,10 +147,14 @@ class Survey:
             edge = random.choice(len(self.worth), p=self.worth / total)
             source, target = int(self.edges.source[edge]), int(self.edges.target[edge])
             if self.memory.evidence(source, target).removed_at is None:
-                self.worth[edge] *= CLAIMED
+                self._claim(np.array([edge]))
                 return target
             self.worth[edge] = 0.0
         return int(random.integers(len(self.memory)))
+
+    def _claim(self, edges: Ints) -> None:
+        """Leave little of the worth of edges that a robot is about to try, however many share them."""
+        self.worth[edges] *= np.where(self.worth[edges] > LEAST, CLAIMED, 1.0)
 
     def _rate(self, worth: ArrayLike, steps: ArrayLike) -> Floats:
         """Worth per step; every plan is charged a failed try, lest the shortest win for being short."""

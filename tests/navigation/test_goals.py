@@ -217,6 +217,11 @@ def test_a_robot_without_a_way_is_sent_to_the_end_of_a_doubtful_edge():
     assert set(draw(ActiveGoals(), graph(4), [3] * 50)) == {0, 1, 2, 3}
 
 
+def test_many_robots_may_share_few_edges():
+    assert set(draw(ActiveGoals(), graph(4, (0, 1), (1, 2), (0, 2)), [3] * 800)) == {1, 2}
+    assert set(draw(ActiveGoals(), graph(7, *FORK), [0] * 800)) <= LEFT | RIGHT
+
+
 def test_the_memory_is_surveyed_again_after_a_while_and_when_it_grows(monkeypatch):
     made = []
     monkeypatch.setattr("sgm.navigation.goals.Survey", lambda *given: made.append(given) or Survey(*given))
