@@ -36,6 +36,8 @@ def networks(
         say: tells the user what happens.
         progress: show progress bars.
     """
+    import torch
+
     from sgm.controllers.cloned import ClonedController
     from sgm.envs.doom import IDLE
 
@@ -53,6 +55,7 @@ def networks(
     if distance.size != tuple(settings.size):
         raise sgm.InputError(f"the distance is for pictures of {distance.size}, the run for {settings.size}")
     controller.temperature, controller.excluded = TEMPERATURE, (IDLE,)
+    torch.set_num_threads(1)  # training is over; from here on the engines need the other cores
     if read_json(folder / "quality.json") is None:
         judged = judge(settings, distance, controller, engines())
         write_json(folder / "quality.json", judged)
