@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sgm
-from sgm.envs.wad import write_lumps
 from sgm.navigation import Cleaner, Evaluation, TimeFilter, VisualNavigator, evaluate_tasks
 from sgm.navigation.visual import FrameSight
 
@@ -29,12 +28,12 @@ if TYPE_CHECKING:
 
 FALSE = 200.0  # an edge over so many map units is false
 # One agent and one way of building for every method; chosen on tasks of another seed than those of the table.
-_BUILD: dict[str, Any] = {"tau_a": 4.0, "tau_p": 0.5, "max_dist": 8.0, "k": 5}
-_WINDOW: dict[str, Any] = {"window": 2, "aggregate": "mean"}
-_AGENT: dict[str, Any] = {
+BUILD: dict[str, Any] = {"tau_a": 4.0, "tau_p": 0.5, "max_dist": 8.0, "k": 5}
+WINDOW: dict[str, Any] = {"window": 2, "aggregate": "mean"}
+AGENT: dict[str, Any] = {
     "max_steps": 8, "cutoff": 2.5, "ahead": 6, "penalty": 50.0, "look": 5, "confident": 2.0, "patience": 8
 }  # fmt: skip
-_FILTER: dict[str, Any] = {"sharpness": 2.0, "leak": 0.1, "hops": 1}
+FILTER: dict[str, Any] = {"sharpness": 2.0, "leak": 0.1, "hops": 1}
 TEMPERATURE = 0.3
 CLEANUP_EPISODE = 200
 
@@ -109,12 +108,7 @@ class DoomRun:
             out, settings, resume=resume, free=("seeds", "methods"),
             left_overs=("networks/*", "seed*/*.np[yz]", "seed*/*.json", "seed*/*/*.json", "seed*/*/*.sgm"),
         )  # fmt: skip
-        text = self.map.text("thing { " + " ".join(f"{k} = {v};" for k, v in self._start().items()) + " }")
-        write_lumps(out / "map.wad", [("MAP01", b""), ("TEXTMAP", text.encode()), ("ENDMAP", b"")])
-
-    def _start(self) -> dict[str, Any]:
-        x, y, angle = self.map.start
-        return {"x": float(x), "y": float(y), "angle": int(angle), "type": 1}
+        self.map.write(out / "map.wad")
 
     def run(self) -> Path:
         """Do everything; the path of the report."""
@@ -149,7 +143,7 @@ class DoomRun:
             "schema": SCHEMA,
             **provenance(self.command),
             "settings": dataclasses.asdict(self.settings),
-            "agent": {**_BUILD, **_WINDOW, **_AGENT, **_FILTER, "temperature": TEMPERATURE},
+            "agent": {**BUILD, **WINDOW, **AGENT, **FILTER, "temperature": TEMPERATURE},
             "quality": read_json(self.out / "networks" / "quality.json"),
             "rows": rows,
         }
@@ -172,10 +166,9 @@ class DoomRun:
         """Distance and controller, trained now or before, or those that come with the package."""
         from . import doom_networks
 
-        return doom_networks.networks(self.settings, self.out / "networks", self._engines, self._say, self.progress)
-
-    def _engines(self) -> Any:
-        return self.env
+        return doom_networks.networks(
+            self.settings, self.out / "networks", lambda: self.env, self._say, self.command, self.progress
+        )
 
     # -- one seed ------------------------------------------------------------------------------------------------
 
@@ -241,17 +234,17 @@ class DoomRun:
         frames = rollouts.frames.reshape(-1, *rollouts.frames.shape[2:])
         episodes = np.repeat(np.arange(count), length)
         embeddings = distance.embed(frames)
-        table = WindowDistance(window_table(distance, embeddings, episodes, **_WINDOW))
+        table = WindowDistance(window_table(distance, embeddings, episodes, **WINDOW))
         return Buffer(frames, episodes, rollouts.poses.reshape(-1, 3), embeddings, table)
 
     def build(self, method: str, buffer: Buffer, size: int | None = None) -> sgm.SparseGraphicalMemory:
         """The memory of a method over a buffer, filtered."""
         ours = method.startswith("ours")
         criterion = {"sptm": "uniform", "dense": "none"}.get(method, "two-way")
-        policy = sgm.Belief(max_steps=float(_AGENT["max_steps"])) if ours else sgm.FirstFailure()
+        policy = sgm.Belief(max_steps=float(AGENT["max_steps"])) if ours else sgm.FirstFailure()
         memory = sgm.SparseGraphicalMemory(
             buffer.table, features=lambda frames: buffer.embeddings[np.asarray(frames)], criterion=criterion,
-            policy=policy, size=size, **_BUILD,
+            policy=policy, size=size, **BUILD,
         )  # fmt: skip
         memory.extend(np.arange(len(buffer.frames)), episode=buffer.episodes if ours else None, progress=self.progress)
         if ours:
@@ -265,8 +258,8 @@ class DoomRun:
         """The agent of a method; they differ in whom they blame only."""
         sight = FrameSight(memory, distance, buffer.frames, buffer.embeddings)
         blame = "doubtful" if method.startswith("ours") else "last"
-        localiser = TimeFilter(memory, **_FILTER)
-        return VisualNavigator(memory, controller, sight=sight, localiser=localiser, blame=blame, clean=clean, **_AGENT)
+        localiser = TimeFilter(memory, **FILTER)
+        return VisualNavigator(memory, controller, sight=sight, localiser=localiser, blame=blame, clean=clean, **AGENT)
 
     def _run_memory(self, seed: int, method: str, buffer: Buffer, distance: Any, controller: Any) -> None:
         """Build, evaluate, and clean up and evaluate by the schedule, from where it stands."""

@@ -37,9 +37,9 @@ def write(run: DoomRun, seed: int, buffer: Buffer, distance: Any, controller: An
 
 def _lengths(buffer: Buffer, memories: dict[str, sgm.SparseGraphicalMemory]) -> dict[str, NDArray[np.float32]]:
     """True lengths of edges after each stage."""
-    from .doom import _BUILD, edge_lengths
+    from .doom import BUILD, edge_lengths
 
-    near = np.argwhere(buffer.table.matrix <= _BUILD["max_dist"] / buffer.table.step)
+    near = np.argwhere(buffer.table.matrix <= BUILD["max_dist"] / buffer.table.step)
     near = near[near[:, 0] != near[:, 1]]
     share = max(1, -(-len(near) // _DENSE))
     ends = buffer.poses[near[::share], :2].astype(np.float64)
@@ -57,7 +57,7 @@ def _lengths(buffer: Buffer, memories: dict[str, sgm.SparseGraphicalMemory]) -> 
 
 def _reference(seed: int, buffer: Buffer, distance: Any) -> dict[str, Any]:
     """Distances from one picture to all others, alone and over windows."""
-    from .doom import _BUILD
+    from .doom import BUILD
 
     frame = int(np.random.default_rng(seed).integers(len(buffer.frames)))
     return {
@@ -65,7 +65,7 @@ def _reference(seed: int, buffer: Buffer, distance: Any) -> dict[str, Any]:
         "reference_frame": frame,
         "steps": distance(buffer.embeddings[frame : frame + 1], buffer.embeddings)[0],
         "steps_window": buffer.table.matrix[frame] * buffer.table.step,
-        "threshold": _BUILD["max_dist"],
+        "threshold": BUILD["max_dist"],
     }
 
 

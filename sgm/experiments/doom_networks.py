@@ -25,7 +25,12 @@ DISTANCES = ("contrastive", "closeness")
 
 
 def networks(
-    settings: DoomSettings, folder: Path, engines: Callable[[], Any], say: Callable[[str], None], progress: bool
+    settings: DoomSettings,
+    folder: Path,
+    engines: Callable[[], Any],
+    say: Callable[[str], None],
+    command: str,
+    progress: bool,
 ) -> tuple[Any, Any]:
     """Distance and controller, trained now or before, or those that come with the package.
 
@@ -34,6 +39,7 @@ def networks(
         folder: where weights and checkpoints are.
         engines: gives the environment to explore in, if that is needed.
         say: tells the user what happens.
+        command: what the weights say made them.
         progress: show progress bars.
     """
     import torch
@@ -49,7 +55,7 @@ def networks(
         folder.mkdir(parents=True, exist_ok=True)
     else:
         if not (_path(folder, "distance").exists() and _path(folder, "controller").exists()):
-            _train(settings, folder, engines(), say, progress)
+            _train(settings, folder, engines(), say, command, progress)
         distance = load(_path(folder, "distance"))
         controller = ClonedController.load(_path(folder, "controller"))
     if distance.size != tuple(settings.size):
@@ -92,7 +98,9 @@ def _distance_class(kind: str) -> Any:
     raise sgm.InputError(f"distance is {kind!r}: expected {' or '.join(map(repr, DISTANCES))}")
 
 
-def _train(settings: DoomSettings, folder: Path, env: Any, say: Callable[[str], None], progress: bool) -> None:
+def _train(
+    settings: DoomSettings, folder: Path, env: Any, say: Callable[[str], None], command: str, progress: bool
+) -> None:
     """Train what is not there yet."""
     from sgm.controllers.cloned import ClonedConfig, train_cloned
     from sgm.envs.doom import ACTIONS, explore
@@ -122,7 +130,7 @@ def _train(settings: DoomSettings, folder: Path, env: Any, say: Callable[[str], 
 
             closeness = ClosenessConfig(encoder=settings.encoder, iterations=settings.distance_iterations)
             distance = train_closeness(rollouts.frames, closeness, checkpoint=checkpoint, **common)
-        distance.save(_path(folder, "distance"), _facts(settings, begin))
+        distance.save(_path(folder, "distance"), _facts(settings, command, begin))
         checkpoint.unlink(missing_ok=True)
     if not _path(folder, "controller").exists():
         say(f"training the controller: {settings.controller_iterations:,} updates")
@@ -131,14 +139,13 @@ def _train(settings: DoomSettings, folder: Path, env: Any, say: Callable[[str], 
         controller = train_cloned(
             rollouts.frames, rollouts.actions, len(ACTIONS), cloning, start=starts[1], checkpoint=checkpoint, **common
         )
-        controller.save(_path(folder, "controller"), _facts(settings, begin))
+        controller.save(_path(folder, "controller"), _facts(settings, command, begin))
         checkpoint.unlink(missing_ok=True)
 
 
-def _facts(settings: DoomSettings, begin: float) -> dict[str, Any]:
+def _facts(settings: DoomSettings, command: str, begin: float) -> dict[str, Any]:
     """How weights were made, written into them; the time is that of the last, uninterrupted part."""
-    made = provenance("sgm run doom --train")
-    return {**made, "settings": dataclasses.asdict(settings), "seconds": round(time.monotonic() - begin)}
+    return {**provenance(command), "settings": dataclasses.asdict(settings), "seconds": round(time.monotonic() - begin)}
 
 
 def judge(settings: DoomSettings, distance: Any, controller: Any, env: Any) -> dict[str, Any]:

@@ -60,7 +60,9 @@ class DoomSettings:
             raise sgm.InputError("--map and --retexture go with --wad, the file that holds the map")
         if self.pretrained and self.warm_start:
             raise sgm.InputError("pretrained weights are not trained: give pretrained or warm_start, not both")
-        if self.pretrained and (self.wad is not None or self.maze_seed or self.distance != "contrastive"):
+        if (self.pretrained or self.warm_start) and (self.distance, self.encoder) != ("contrastive", "small"):
+            raise sgm.InputError("the weights that come with the package are of a small, contrastive distance")
+        if self.pretrained and (self.wad is not None or self.maze_seed):
             raise sgm.InputError("the weights that come with the package are for the default maze: train for others")
 
     @property

@@ -31,7 +31,6 @@ class TimeFilter:
         self.memory, self.sharpness, self.leak, self.hops = memory, sharpness, leak, hops
         self.belief = np.empty((0, 0), np.float32)
         self._moves: csr_array | None = None
-        self._state: tuple[int, int] = (-1, -1)
 
     def reset(self, episodes: int) -> None:
         """Know nothing for so many episodes."""

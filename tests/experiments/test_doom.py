@@ -10,7 +10,7 @@ import pytest
 import sgm
 from sgm.cli import main
 from sgm.envs import doom_mazes
-from sgm.envs.wad import DoomMap, write_lumps
+from sgm.envs.wad import DoomMap
 from sgm.experiments.doom_settings import METHODS, DoomSettings
 
 pytest.importorskip("vizdoom")
@@ -19,10 +19,8 @@ pytest.importorskip("vizdoom")
 @pytest.fixture(scope="module")
 def wad(tmp_path_factory):
     doom_map = doom_mazes.generate(0, size=768, rooms=3)
-    x, y, angle = doom_map.start
-    text = doom_map.text(f"thing {{ x = {x}; y = {y}; angle = {int(angle)}; type = 1; }}")
     path = tmp_path_factory.mktemp("wad") / "tiny.wad"
-    write_lumps(path, [("MAP01", b""), ("TEXTMAP", text.encode()), ("ENDMAP", b"")])
+    doom_map.write(path)
     return path
 
 
@@ -49,14 +47,15 @@ def test_every_method_and_phase_has_a_row(folder):
     assert 0 <= results["quality"]["distance"]["auc"] <= 1
 
 
-def test_the_folder_holds_what_the_figures_need(folder):
+def test_the_folder_holds_what_the_figures_need(folder, wad):
     page = (folder / "report.html").read_text()
     assert "</html>" in page and "was not drawn" not in page
     lengths = np.load(folder / "seed0" / "lengths.npz")
     assert set(lengths) == {"dense", "two-way", "filtered", "cleaned", "ours"}
     pictures = np.load(folder / "seed0" / "pictures.npz")
     assert pictures["reference"].shape == (60, 80, 3) and len(pictures["steps"]) == len(pictures["steps_window"]) == 610
-    assert DoomMap.read(folder / "map.wad").start == DoomMap.read(folder / "map.wad").start
+    tiny, kept = DoomMap.read(wad), DoomMap.read(folder / "map.wad")
+    assert kept.start == tiny.start and (kept.segments == tiny.segments).all()
     assert (folder / "seed0" / "ours" / "memory.sgm").exists()
 
 
@@ -82,6 +81,8 @@ def test_another_setting_is_refused(folder, capsys):
         (["--pretrained", "--warm-start"], "not both"),
         (["--pretrained", "--maze-seed", "3"], "default maze"),
         (["--size", "320", "240", "--quick"], "160"),
+        (["--warm-start", "--distance", "closeness"], "contrastive"),
+        (["--pretrained", "--encoder", "resnet18"], "contrastive"),
     ],
 )
 def test_errors_say_what_to_do(given, message, tmp_path, capsys):
