@@ -1,210 +1,37 @@
-# ruff: noqa: E402 (the process of an engine runs this file, too, and needs only its first part: half a second less)
-"""ViZDoom mazes seen from within: `sgm/DoomMaze-v0`, one engine or many at once.
-
-Every engine is driven by a Python process of its own, which talks to this one over a socket: the ViZDoom library brings
-down the process it is in if its engine does not start, waits for ever if its engine hangs, and leaves its engine
-running if the process is killed. None of this can happen here, and many engines run at once without threads.
-Linux and macOS only.
-"""
+"""ViZDoom mazes seen from within: `sgm/DoomMaze-v0`, one engine or many at once. Linux and macOS only."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import shutil
-import socket
-import struct
-import sys
-import threading
-import time
-from collections.abc import Sequence
-from pathlib import Path
-
-import numpy as np
-from numpy.typing import NDArray
-
-try:
-    import cv2
-    import vizdoom
-except ImportError as error:
-    raise ImportError(
-        f"sgm/DoomMaze-v0 cannot import {error.name or error}: install the extra with "
-        "pip install 'sparse-graphical-memory[doom]'",
-        name=error.name,
-    ) from error
-
-ACTIONS = ("forward", "back", "left", "right", "idle", "turn left", "turn right")
-IDLE = ACTIONS.index("idle")
-BUTTONS = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT", None, "TURN_LEFT", "TURN_RIGHT")
-PRESSED = [[index == action for index in range(len(ACTIONS)) if index != IDLE] for action in range(len(ACTIONS))]
-REPEAT = 4  # tics of an action
-RENDERED = 160, 120  # width and height of the engine's picture
-SIZE = 80, 60  # width and height delivered by default
-LEAST = 8  # pixels of a side
-RADIUS = 63.0  # a goal is reached within so many map units
-EPISODE_STEPS = 200
-LEVELS = {"easy": (RADIUS, 200.0), "medium": (200.0, 400.0), "hard": (400.0, 600.0)}  # start to goal, map units
-IWAD = Path(vizdoom.__file__).parent / "freedoom2.wad"  # comes with vizdoom
-
-PATIENCE = 120.0  # seconds without an answer after which an engine counts as dead
-FAREWELL = 5.0  # seconds an engine is given to stop
-TRIES = 3  # to begin an episode
-AT_ONCE = 4  # engines that start at the same time
-TEXT = 2**16  # bytes of a map's text at least: the engine would not read a smaller file again, from a buffer it has
-POSE_TEXT = 48  # bytes kept for the pose in the map's text
-REQUEST = struct.Struct("<bddd")  # an action, or one of the two below; and a pose
-RESET, PICTURE = -1, -2
-POSE = struct.Struct("<ddd")  # begins an answer; the picture follows
-
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float64]
-Frame = NDArray[np.uint8]
-Pose = tuple[float, float, float]
-
-
-def _pose_text(pose: Pose) -> str:
-    x, y, heading = pose
-    return f"x = {x:.4f}; y = {y:.4f}; angle = {round(heading) % 360};".ljust(POSE_TEXT)
-
-
-def _drive() -> None:
-    """Drive an engine for whoever is at the other end of standard input, until they hang up.
-
-    What `Engine` runs in a process of its own, in the folder of the map. If something goes wrong it just ends, and
-    what it said is found in the log; the folder is then left to `Engine`.
-    """
-    cv2.setNumThreads(1)
-    threading.Thread(target=_note_shared_memory, daemon=True).start()
-    connection = socket.socket(fileno=os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the engine must not hold the line when its driver is gone
-    game = _Game(**json.loads(sys.argv[1]))
-    try:
-        picture = game.see()
-        while True:
-            connection.sendall(POSE.pack(*game.pose) + picture.tobytes())
-            request = connection.recv(REQUEST.size, socket.MSG_WAITALL)
-            if len(request) < REQUEST.size:
-                break
-            what, *pose = REQUEST.unpack(request)
-            if what == PICTURE:
-                picture = game.rendered
-            else:
-                picture = game.reset(*pose) if what == RESET else game.step(what)
-    except OSError:
-        pass
-    game.close()
-    shutil.rmtree(Path.cwd(), ignore_errors=True)
-
-
-def _note_shared_memory() -> None:
-    """Write down what this process shares with its engine, for it stays behind if either is killed."""
-    maps = Path("/proc/self/maps")
-    while maps.exists():
-        if names := set(re.findall(r"/dev/shm/ViZDoomMQCtr(\w+)", maps.read_text())):
-            Path("shared").write_text(
-                " ".join(f"ViZDoom{kind}{name}" for name in names for kind in ("SM", "MQCtr", "MQDoom"))
-            )
-            return
-        time.sleep(0.01)
-
-
-class _Game:
-    """The engine itself, for the process that drives it."""
-
-    def __init__(self, size: Sequence[int], talkative: bool) -> None:
-        self.size = tuple(size)
-        self.file = Path("map.wad").absolute()
-        self.offset = self.file.read_bytes().rindex(b"thing {") + len(b"thing { ")
-        self.game = game = vizdoom.DoomGame()
-        game.set_doom_config_path(str(Path("vizdoom.ini").absolute()))
-        game.set_doom_game_path(str(IWAD))
-        if Path("own.wad").exists():
-            game.set_doom_scenario_path(str(Path("own.wad").absolute()))
-            game.add_game_args("-file map.wad")  # the later file has the map
-        else:
-            game.set_doom_scenario_path(str(self.file))
-        game.set_doom_map("MAP01")
-        game.set_screen_resolution(vizdoom.ScreenResolution.RES_160X120)
-        game.set_screen_format(vizdoom.ScreenFormat.RGB24)
-        for switch in ("hud", "weapon", "crosshair", "decals", "particles", "effects_sprites", "messages", "corpses"):
-            getattr(game, f"set_render_{switch}")(False)
-        game.set_window_visible(False)
-        game.set_sound_enabled(False)
-        game.set_console_enabled(talkative)
-        game.set_mode(vizdoom.Mode.PLAYER)
-        game.set_available_buttons([getattr(vizdoom.Button, name) for name in BUTTONS if name])
-        game.set_available_game_variables(
-            [vizdoom.GameVariable.POSITION_X, vizdoom.GameVariable.POSITION_Y, vizdoom.GameVariable.ANGLE]
-        )
-        game.set_episode_timeout(0)
-        game.set_episode_start_time(1)
-        game.set_doom_skill(3)
-        game.add_game_args("+cl_run 1 +viz_nocheat 0 -nomonsters")
-        game.set_seed(0)
-        game.init()
-
-    def reset(self, x: float, y: float, heading: float) -> Frame:
-        """Begin an episode: the engine reads the map anew, and with it where the player starts."""
-        with self.file.open("r+b") as file:
-            file.seek(self.offset)
-            file.write(_pose_text((x, y, heading)).encode())
-        self.game.set_seed(0)  # every episode alike, whatever was before it
-        self.game.new_episode()
-        picture = self.see()
-        if max(abs(self.pose[0] - x), abs(self.pose[1] - y)) > 2:
-            raise RuntimeError(f"the player is at {self.pose[:2]} instead of {(x, y)}")
-        return picture
-
-    def step(self, action: int) -> Frame:
-        """Act for four tics."""
-        self.game.make_action(PRESSED[action], REPEAT)
-        return self.see()
-
-    def see(self) -> Frame:
-        """The picture of the size that is wanted."""
-        state = self.game.get_state()
-        if state is None or state.game_variables is None:
-            raise RuntimeError("the player died or left the map")
-        self.pose = tuple(float(value) for value in state.game_variables)
-        self.rendered = state.screen_buffer
-        if self.size == RENDERED:
-            return self.rendered
-        return np.asarray(cv2.resize(self.rendered, self.size, interpolation=cv2.INTER_AREA), np.uint8)
-
-    def close(self) -> None:
-        """Stop the engine."""
-        self.game.close()
-
-
-if __name__ == "__main__":
-    _drive()
-    sys.exit()
-
-import contextlib
 import dataclasses
-import functools
 import logging
-import operator
-import signal
-import subprocess
-import tempfile
-import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from sgm.memory.errors import InputError, SGMError
+from sgm.memory.errors import InputError
 
 from . import doom_mazes
-from .point import _check_mask, _is_number, _require
-from .wad import DoomMap, MapError, check_textures, flats, wall_textures, write_lumps
+from .doom_driver import ACTIONS, PICTURE, RENDERED, REPEAT, RESET, Frame
+from .doom_driver import IDLE as IDLE  # one of the actions, for whoever needs it
+from .doom_engine import SIZE, Engine, EngineDied, check_size
+from .vector import check_mask, is_number, require
+from .wad import DoomMap, MapError
+
+RADIUS = 63.0  # a goal is reached within so many map units
+EPISODE_STEPS = 200
+LEVELS = {"easy": (RADIUS, 200.0), "medium": (200.0, 400.0), "hard": (400.0, 600.0)}  # start to goal, map units
+TRIES = 3  # to begin an episode
+AT_ONCE = 4  # engines that start at the same time
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
 
 log = logging.getLogger(__name__)
 
@@ -253,200 +80,6 @@ class Tasks:
         return cls(poses[:, 0], poses[:, 1], np.repeat(list(levels), each))
 
 
-class EngineDied(SGMError, RuntimeError):
-    """An engine does not start, or does not answer any more."""
-
-
-class Engine:
-    """One Doom engine on one map; every episode begins at a pose of one's choice, at rest.
-
-    `reset`, `step` and `picture` ask and wait. To keep many engines busy, `ask` all of them, then collect every
-    `answer`. Whatever goes wrong with an engine is an `EngineDied`; `restart` brings it back.
-
-    Attributes:
-        map: where it is.
-        size: (width, height) of the pictures it delivers.
-        pose: x, y in map units and heading in degrees at the last picture: the truth, for evaluation only.
-    """
-
-    def __init__(self, doom_map: DoomMap, *, size: Sequence[int] = SIZE) -> None:
-        """Begin to start the engine; `wait` tells when it has."""
-        self.map, self.size = doom_map, check_size(size)
-        self.pose: Pose = doom_map.start
-        self._own_textures = _needs_own_textures(doom_map)
-        self._launch()
-
-    def _launch(self, talkative: bool = False) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="sgm-doom-"))
-        self._connection, theirs = socket.socketpair()
-        self._connection.settimeout(PATIENCE)
-        try:
-            self._write_map()
-            with theirs, (self._folder / "log").open("wb") as output:
-                self._process = subprocess.Popen(
-                    [sys.executable, __file__, json.dumps({"size": self.size, "talkative": talkative})],
-                    stdin=theirs.fileno(),
-                    stdout=output,
-                    stderr=output,
-                    cwd=self._folder,
-                    env=_environment(),
-                    start_new_session=True,  # a group of its own, to be killed with its engine, and no Ctrl-C
-                )
-        except BaseException:
-            self._connection.close()
-            shutil.rmtree(self._folder, ignore_errors=True)
-            raise
-        self._stop = weakref.finalize(self, _stop, self._process, self._connection, self._folder)
-        self._awaited: tuple[int, int] | None = self.size
-        self._started = False
-
-    def _write_map(self) -> None:
-        start = f"thing {{ {_pose_text(self.map.start)} type = 1; skill3 = true; single = true; }}\n"
-        text = self.map.stripped().text().ljust(TEXT) + start
-        write_lumps(self._folder / "map.wad", [("MAP01", b""), ("TEXTMAP", text.encode()), ("ENDMAP", b"")])
-        if self._own_textures:
-            (self._folder / "own.wad").symlink_to(self.map.wad)
-
-    def wait(self) -> None:
-        """Wait until the engine has started; a second try, if it comes to that, says more."""
-        if self._started:
-            return
-        try:
-            self.answer()
-        except EngineDied as error:
-            log.error("A Doom engine does not start on map %s (%s): once more", self.map.name, error)
-            self.close()
-            self._launch(talkative=True)
-            try:
-                self.answer()
-            except EngineDied as again:
-                self.close()
-                raise EngineDied(f"no Doom engine starts on map {self.map.name}: {again}") from None
-        self._started = True
-
-    def restart(self) -> None:
-        """Stop the engine, dead or alive, and start it anew."""
-        self.close()
-        self._launch()
-        self.wait()
-
-    def reset(self, pose: Pose) -> Frame:
-        """Begin an episode at x, y (map units) and heading (rounded to whole degrees); what is seen there."""
-        self.ask(RESET, pose)
-        return self.answer()
-
-    def step(self, action: int) -> Frame:
-        """Act for four tics; what is seen then."""
-        self.ask(action)
-        return self.answer()
-
-    def picture(self) -> Frame:
-        """What is seen now, (120, 160, 3), as the engine draws it."""
-        self.ask(PICTURE)
-        return self.answer()
-
-    def ask(self, what: int, pose: Pose = (0.0, 0.0, 0.0)) -> None:
-        """Ask for an action, or for RESET or PICTURE, without waiting for the answer."""
-        self.wait()
-        if self._awaited is not None:
-            raise EngineDied("it was interrupted while it acted")
-        try:
-            self._connection.sendall(REQUEST.pack(what, *pose))
-        except OSError:
-            raise EngineDied(self._last_words()) from None
-        self._awaited = RENDERED if what == PICTURE else self.size
-
-    def answer(self) -> Frame:
-        """Wait for what was asked for: a picture, (height, width, 3)."""
-        assert self._awaited is not None
-        width, height = self._awaited
-        data = bytearray(POSE.size + width * height * 3)
-        rest = memoryview(data)
-        while len(rest):
-            try:
-                received = self._connection.recv_into(rest)
-            except TimeoutError:
-                os.killpg(self._process.pid, signal.SIGKILL)
-                raise EngineDied(f"it has not answered for {self._connection.gettimeout():g} seconds") from None
-            except OSError:
-                received = 0
-            if not received:
-                raise EngineDied(self._last_words())
-            rest = rest[received:]
-        self._awaited = None
-        self.pose = POSE.unpack_from(data)
-        return np.frombuffer(data, np.uint8, offset=POSE.size).reshape(height, width, 3)
-
-    def _last_words(self) -> str:
-        """Why it died."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(FAREWELL)
-        lines = (self._folder / "log").read_text(errors="replace").split("\n") if self._folder.exists() else []
-        said = [line.strip() for line in lines if line.strip()]
-        said = said[-1:] if any(line.startswith("Traceback") for line in said) else said[-6:]
-        code = self._process.returncode
-        return "; ".join(["its process does not end" if code is None else f"its process ended with {code}", *said])
-
-    def hang_up(self) -> None:
-        """Let the engine stop by itself, without waiting for it."""
-        self._connection.close()
-
-    def close(self) -> None:
-        """Stop the engine and remove its files."""
-        self._stop()
-
-
-def _environment() -> dict[str, str]:
-    """What the driver of an engine sees of ours: the same packages, one thread, no display."""
-    display = ("DISPLAY", "WAYLAND_DISPLAY")
-    kept = {key: value for key, value in os.environ.items() if key not in display}
-    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
-
-def _stop(process: subprocess.Popen[bytes], connection: socket.socket, folder: Path) -> None:
-    """End a driver and its engine; remove their files and shared memory."""
-    connection.close()  # which a driver takes for goodbye
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        process.wait(FAREWELL)
-    if process.returncode != 0:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        with contextlib.suppress(OSError):
-            for name in (folder / "shared").read_text().split():
-                Path("/dev/shm", name).unlink(missing_ok=True)
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-def check_size(size: Sequence[int]) -> tuple[int, int]:
-    """The (width, height) of pictures, if the engine can deliver them."""
-    try:
-        width, height = map(operator.index, size)
-    except (TypeError, ValueError):
-        raise InputError(f"size is {size!r}: expected (width, height) in pixels") from None
-    if not (LEAST <= width <= RENDERED[0] and LEAST <= height <= RENDERED[1]):
-        raise InputError(
-            f"size is {width} × {height}: expected {LEAST} × {LEAST} to {RENDERED[0]} × {RENDERED[1]} pixels, "
-            "what the engine draws"
-        )
-    return width, height
-
-
-def _needs_own_textures(doom_map: DoomMap) -> bool:
-    """Whether a map wears textures of the WAD it came from; MapError if it wears some that nobody has."""
-    if doom_map.textures <= _textures():
-        return False
-    check_textures(doom_map.textures, IWAD, *([doom_map.wad] if doom_map.wad else []))
-    return True
-
-
-@functools.cache
-def _textures() -> frozenset[str]:
-    """All that the engine has."""
-    return frozenset([*wall_textures(IWAD), *flats(IWAD)])
-
-
 class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray, np.ndarray]):
     """Many engines on one map, all at work at once.
 
@@ -493,13 +126,13 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
             render_mode: None or "rgb_array", the engine's own pictures.
         """
         self.engines: list[Engine] = []
-        _require(_is_number(num_envs, 1), "num_envs", num_envs, "a number of engines, 1 or more")
-        _require(_is_number(radius, 0) and radius > 0, "radius", radius, "a distance > 0, in map units")
-        can_last = max_episode_steps is None or _is_number(max_episode_steps, 1)
-        _require(can_last, "max_episode_steps", max_episode_steps, "1 or more, or None for no limit")
-        _require(render_mode in (None, "rgb_array"), "render_mode", render_mode, "None or 'rgb_array'")
+        require(is_number(num_envs, 1), "num_envs", num_envs, "a number of engines, 1 or more")
+        require(is_number(radius, 0) and radius > 0, "radius", radius, "a distance > 0, in map units")
+        can_last = max_episode_steps is None or is_number(max_episode_steps, 1)
+        require(can_last, "max_episode_steps", max_episode_steps, "1 or more, or None for no limit")
+        require(render_mode in (None, "rgb_array"), "render_mode", render_mode, "None or 'rgb_array'")
         wanted = "a DoomMap: DoomMap.read(wad, name) of sgm.envs.wad or generate(seed) of sgm.envs.doom_mazes"
-        _require(doom_map is None or isinstance(doom_map, DoomMap), "doom_map", doom_map, wanted)
+        require(doom_map is None or isinstance(doom_map, DoomMap), "doom_map", doom_map, wanted)
         self.map = doom_mazes.generate() if doom_map is None else doom_map
         self.num_envs, self.size, self.radius = num_envs, check_size(size), radius
         self.max_episode_steps, self.render_mode = max_episode_steps, render_mode
@@ -544,7 +177,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         """Begin episodes, all or those of options["reset_mask"]; see the class for `options`."""
         self._check_open()
         options = dict(options or {})
-        mask = _check_mask(options.pop("reset_mask", None), self.num_envs)
+        mask = check_mask(options.pop("reset_mask", None), self.num_envs)
         chosen = np.flatnonzero(mask).tolist()
         for i, new in enumerate(self._spread_seeds(seed)):
             if mask[i] and new is not None:
@@ -560,7 +193,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         """One action each, (n,) integers; a negative one leaves its engine alone, and so does a lost episode."""
         self._check_open()
         actions = np.asarray(actions)
-        _require(
+        require(
             actions.shape == (self.num_envs,)
             and np.issubdtype(actions.dtype, np.integer)
             and (actions < len(ACTIONS)).all(),
@@ -614,7 +247,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
             return [None] * self.num_envs
         if isinstance(seed, (int, np.integer)):
             return [int(seed) + i for i in range(self.num_envs)]
-        _require(len(seed) == self.num_envs, "seed", seed, f"a number, or a list of {self.num_envs}")
+        require(len(seed) == self.num_envs, "seed", seed, f"a number, or a list of {self.num_envs}")
         return list(seed)
 
     def _settle(self, options: Mapping[str, Any], chosen: Sequence[int]) -> tuple[Floats, Floats]:
@@ -623,7 +256,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         if unknown := sorted(set(options) - set(accepted)):
             raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}, reset_mask")
         level = options.get("level")
-        _require(level is None or level in LEVELS, "level", level, f"one of {', '.join(LEVELS)}")
+        require(level is None or level in LEVELS, "level", level, f"one of {', '.join(LEVELS)}")
         draw_starts, draw_goals = options.get("starts") is None, "goals" not in options
         if level is not None and not (draw_starts and draw_goals):
             raise InputError(f"reset got level {level!r} with starts or goals; a level draws both: drop one")
@@ -758,7 +391,7 @@ class DoomMazeEnv(gymnasium.Env[dict[str, Frame], np.int64]):
     def step(self, action: np.int64) -> tuple[dict[str, Frame], float, bool, bool, dict[str, Any]]:
         """Act for four tics."""
         wanted = ", ".join(f"{number} ({name})" for number, name in enumerate(ACTIONS))
-        _require(self.action_space.contains(action), "action", action, f"one of {wanted}")
+        require(self.action_space.contains(action), "action", action, f"one of {wanted}")
         observation, reward, terminated, truncated, infos = self.vector.step(np.array([action]))
         return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), _info(infos)
 
@@ -824,12 +457,10 @@ def explore(
         actions: those to draw from, all by default.
         progress: called with the number of steps taken now and then.
     """
-    _require(
-        _is_number(episodes, 1) and _is_number(steps, 1), "episodes, steps", (episodes, steps), "1 or more of each"
-    )
+    require(is_number(episodes, 1) and is_number(steps, 1), "episodes, steps", (episodes, steps), "1 or more of each")
     allowed = np.arange(len(ACTIONS)) if actions is None else np.asarray(actions)
     known = allowed.ndim == 1 and len(allowed) and np.isin(allowed, range(len(ACTIONS))).all()
-    _require(known, "actions", actions, f"some of 0 to {len(ACTIONS) - 1}")
+    require(known, "actions", actions, f"some of 0 to {len(ACTIONS) - 1}")
     random = np.random.default_rng(seed)
     width, height = env.size
     frames = np.empty((episodes, steps + 1, height, width, 3), np.uint8)

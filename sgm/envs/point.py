@@ -6,7 +6,6 @@ with `s` and a single environment seeded with `s + i` give the same trajectory, 
 
 from __future__ import annotations
 
-import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from sgm.envs.mazes import PAD, Maze, load_maze
+from sgm.envs.vector import check_mask, is_number, require
 from sgm.memory.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -162,15 +162,15 @@ class PointMaze:
         max_episode_steps: int | None = None,
         render_mode: str | None = None,
     ):
-        _require(noise in NOISE_WIDTH, "noise", noise, "'shared' or 'independent'")
-        _require(_is_number(action_noise, 0), "action_noise", action_noise, "a standard deviation ≥ 0, in cells")
-        can_succeed = _is_number(success_radius, 0) and success_radius > 0
-        _require(can_succeed, "success_radius", success_radius, "a distance > 0, in cells")
-        _require(_is_number(prob_near, 0, 1), "prob_near", prob_near, "a probability from 0 to 1")
-        _require(_is_number(near, 0), "near", near, "a distance ≥ 0, in cells")
-        can_last = max_episode_steps is None or _is_number(max_episode_steps, 1)
-        _require(can_last, "max_episode_steps", max_episode_steps, "1 or more, or None for no limit")
-        _require(render_mode in (None, "rgb_array"), "render_mode", render_mode, "None or 'rgb_array'")
+        require(noise in NOISE_WIDTH, "noise", noise, "'shared' or 'independent'")
+        require(is_number(action_noise, 0), "action_noise", action_noise, "a standard deviation ≥ 0, in cells")
+        can_succeed = is_number(success_radius, 0) and success_radius > 0
+        require(can_succeed, "success_radius", success_radius, "a distance > 0, in cells")
+        require(is_number(prob_near, 0, 1), "prob_near", prob_near, "a probability from 0 to 1")
+        require(is_number(near, 0), "near", near, "a distance ≥ 0, in cells")
+        can_last = max_episode_steps is None or is_number(max_episode_steps, 1)
+        require(can_last, "max_episode_steps", max_episode_steps, "1 or more, or None for no limit")
+        require(render_mode in (None, "rgb_array"), "render_mode", render_mode, "None or 'rgb_array'")
         self.maze = maze if isinstance(maze, Maze) else load_maze(maze, resize, thin, maze_seed)
         self.action_noise, self.noise = action_noise, noise
         self.success_radius, self.prob_near, self.near = success_radius, prob_near, near
@@ -272,10 +272,10 @@ class PointMaze:
         farthest = self.maze.diameter
         if "difficulty" in asked:
             share = asked["difficulty"]
-            _require(_is_number(share, 0, 1), "difficulty", share, "a share of the largest distance, from 0 to 1")
+            require(is_number(share, 0, 1), "difficulty", share, "a share of the largest distance, from 0 to 1")
             return farthest * (share - DIFFICULTY_MARGIN), farthest * (share + DIFFICULTY_MARGIN)
         for key in BOUNDS & asked.keys():
-            _require(_is_number(asked[key], 0), key, asked[key], "a distance ≥ 0, in cells")
+            require(is_number(asked[key], 0), key, asked[key], "a distance ≥ 0, in cells")
         return asked.get("min_distance", 0), asked.get("max_distance", farthest)
 
     def _draw(self, rng: np.random.Generator, draw: _Draw) -> tuple[Floats, Floats]:
@@ -403,10 +403,10 @@ class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarra
         **settings: Any,
     ):
         super().__init__(maze, **settings)
-        _require(_is_number(num_envs, 1), "num_envs", num_envs, "a number of sub-environments, 1 or more")
+        require(is_number(num_envs, 1), "num_envs", num_envs, "a number of sub-environments, 1 or more")
         modes = {mode.value: mode for mode in AutoresetMode}
         mode = autoreset_mode if isinstance(autoreset_mode, AutoresetMode) else modes.get(autoreset_mode)
-        _require(mode is not None, "autoreset_mode", autoreset_mode, f"one of {list(modes)}")
+        require(mode is not None, "autoreset_mode", autoreset_mode, f"one of {list(modes)}")
         self.num_envs = num_envs
         self.autoreset_mode = mode
         self.metadata = {**self.metadata, "autoreset_mode": mode}
@@ -444,7 +444,7 @@ class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarra
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode in every sub-environment, or in those of `options["reset_mask"]`."""
         choice = dict(options or {})
-        mask = _check_mask(choice.pop("reset_mask", None), self.num_envs)
+        mask = check_mask(choice.pop("reset_mask", None), self.num_envs)
         draw = self._parse(choice, (self.num_envs, 2), mask)
         seeds = self._spread_seeds(seed)
         for index in np.flatnonzero(mask):
@@ -480,7 +480,7 @@ class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarra
             goals: (num_envs, 2) or (2,), cells.
             mask: (num_envs,) bool, whose goal to change; None: everybody's.
         """
-        mask = _check_mask(mask, self.num_envs)
+        mask = check_mask(mask, self.num_envs)
         self._goals[mask] = self._settle(goals, "goal", (self.num_envs, 2), mask)[mask]
         self._finished[mask] = self._out_of_time()[mask]
         return self._observe(self._positions, self._goals)
@@ -497,7 +497,7 @@ class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarra
             return [None] * self.num_envs
         if isinstance(seed, (int, np.integer)):
             return [int(seed) + i for i in range(self.num_envs)]
-        _require(len(seed) == self.num_envs, "seed", seed, f"a number, or a list of {self.num_envs}")
+        require(len(seed) == self.num_envs, "seed", seed, f"a number, or a list of {self.num_envs}")
         return list(seed)
 
     def _begin(self, mask: NDArray[np.bool_], draw: _Draw | None = None) -> None:
@@ -565,38 +565,13 @@ def _disc(image: Floats, centre: Floats, radius: float, colour: tuple[int, int, 
     image += cover * (np.array(colour) - image)
 
 
-def _is_number(value: Any, least: float, largest: float = np.inf) -> bool:
-    """Whether this is a number from `least` to `largest`; NaN and booleans are not."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool) and least <= float(value) <= largest
-
-
-def _require(condition: Any, what: str, given: Any, accepted: str) -> None:
-    """Raise InputError with what was given and what is accepted, unless the condition holds."""
-    if not condition:
-        raise InputError(f"{what} is {given!r}; give {accepted}")
-
-
 def _check_actions(actions: ArrayLike, count: int) -> Floats:
     """Actions as (count, 2) float64; InputError if they are not that."""
     array = np.asarray(actions, dtype=np.float64)
-    _require(
+    require(
         array.shape == (count, 2) and np.isfinite(array).all(),
         "action",
         actions,
         f"finite displacements in cells, two for each of {count} environment{'s' if count > 1 else ''}",
-    )
-    return array
-
-
-def _check_mask(mask: Any, count: int) -> NDArray[np.bool_]:
-    """A mask of sub-environments as (count,) bool; None stands for all."""
-    if mask is None:
-        return np.ones(count, dtype=np.bool_)
-    array = np.asarray(mask)
-    _require(
-        array.shape == (count,) and array.dtype == np.bool_ and array.any(),
-        "reset_mask",
-        mask,
-        f"a boolean array of shape ({count},) with at least one True",
     )
     return array

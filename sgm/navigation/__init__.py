@@ -4,7 +4,8 @@ from .cleanup import Cleaner, CleanupReport, cleanup
 from .evaluation import Evaluation, PolicyAgent, evaluate, run_episodes, wilson
 from .goals import ActiveGoals, Goals, RandomGoals
 from .navigator import Navigator
-from .tasks import evaluate_tasks
+from .odometry import OdometryNavigator
+from .tasks import evaluate_tasks, run_tasks
 from .timefilter import TimeFilter
 from .trace import Trace
 from .visual import FrameSight, VisualNavigator
@@ -17,6 +18,7 @@ __all__ = [
     "FrameSight",
     "Goals",
     "Navigator",
+    "OdometryNavigator",
     "PolicyAgent",
     "RandomGoals",
     "TimeFilter",
@@ -26,5 +28,6 @@ __all__ = [
     "evaluate",
     "evaluate_tasks",
     "run_episodes",
+    "run_tasks",
     "wilson",
 ]

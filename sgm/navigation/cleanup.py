@@ -13,6 +13,7 @@ from tqdm import tqdm
 
 from sgm.memory import EmptyMemory, InputError
 
+from .evaluation import rest
 from .goals import Goals, make_goals
 from .navigator import AT_LAST, LOST, Navigator
 
@@ -94,12 +95,12 @@ class Cleaner:
         navigator, number = self.navigator, self.env.num_envs
         active = np.arange(number) < left
         goals = navigator.seen_at(self.goal_nodes)
-        seen = self.observation["observation"]
+        seen = self.observation[navigator.senses]
         actions = navigator.act_many(seen, goals, goal_nodes=self.goal_nodes, active=active)
         done = active & ((navigator.phase == AT_LAST) | (navigator.phase == LOST))
         self.arrived += int(np.count_nonzero(active & (navigator.phase == AT_LAST)))
         moving = active & ~done
-        self.observation, _, terminated, truncated, _ = self.env.step(_rest(actions, moving))
+        self.observation, _, terminated, truncated, _ = self.env.step(rest(self.env, actions, moving))
         self.elapsed[moving] += 1
         self.steps += int(np.count_nonzero(active))
         self._begin(done | (active & (terminated | truncated | (self.elapsed >= self.episode_steps))))
@@ -117,7 +118,7 @@ class Cleaner:
 
     def _draw(self, begun: np.ndarray) -> np.ndarray:
         """Goals for the robots whose episode has just begun, from where they are."""
-        return self.goals.draw(self.navigator, self.random, self.observation["observation"][begun])
+        return self.goals.draw(self.navigator, self.random, self.observation[self.navigator.senses][begun])
 
 
 def cleanup(
@@ -143,10 +144,3 @@ def cleanup(
         progress: show a progress bar.
     """
     return Cleaner(navigator, env, seed=seed, options=options, goals=goals).run(steps, progress)
-
-
-def _rest(actions: np.ndarray, moving: np.ndarray) -> np.ndarray:
-    """Nothing done where a robot does not move: a zero action, or −1 where actions are numbered."""
-    if np.issubdtype(actions.dtype, np.integer) and actions.ndim == 1:
-        return np.where(moving, actions, -1)
-    return np.where(moving[:, None], actions, 0.0)

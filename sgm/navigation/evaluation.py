@@ -156,9 +156,10 @@ def run_episodes(
     with tqdm(total=number, desc="evaluate", unit="episode", disable=not progress, leave=False) as bar:
         while active.any():
             start = time.perf_counter()
-            actions = agent.act_many(observation["observation"], observation["desired_goal"], active=active)
+            seen = observation[getattr(agent, "senses", "observation")]
+            actions = agent.act_many(seen, observation["desired_goal"], active=active)
             seconds += time.perf_counter() - start
-            note(recorded, agent, observation["observation"], int(steps.max(initial=0)), active)
+            note(recorded, agent, seen, int(steps.max(initial=0)), active)
             observation, _, terminated, truncated, _ = env.step(actions)
             steps[active] += 1
             successes |= active & terminated
@@ -168,6 +169,13 @@ def run_episodes(
     for number, trace in enumerate(recorded):
         trace.success = bool(successes[number])
     return Evaluation(successes, steps, _reasons(agent, ~successes), seconds / int(steps.sum()), recorded)
+
+
+def rest(env: VectorEnv[Any, Any, Any], actions: NDArray[Any], moving: Bools) -> NDArray[Any]:
+    """Nothing done where a robot does not move: −1 where actions are numbered, else what `env.rest` says, or zero."""
+    if np.issubdtype(actions.dtype, np.integer) and actions.ndim == 1:
+        return np.where(moving, actions, -1)
+    return np.where(moving[:, None], actions, getattr(env, "rest", 0.0))
 
 
 def note(traces: list[Trace], agent: Agent, observations: NDArray[Any], step: int, active: Bools) -> None:

@@ -30,7 +30,12 @@ class Navigator:
     Follows the authors' released code, with these differences: the next waypoint is looked up when the last one is
     reached, so edges that other episodes have removed meanwhile are never followed; successes are recorded too (the
     paper's rule ignores them); after the last waypoint the agent goes for the goal without comparing ways.
+
+    Attributes:
+        senses: which entry of an environment's observations it acts on.
     """
+
+    senses = "observation"
 
     def __init__(
         self,

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from sgm.memory import InputError
 
-from .evaluation import Agent, Evaluation
+from .evaluation import Agent, Evaluation, rest
 from .navigator import FOLLOWING, LOST, Navigator
 from .trace import Trace
 
@@ -39,14 +39,22 @@ def evaluate_tasks(
     Args:
         agent: a `Navigator` (one that cleans is refused: evaluation must not change the memory) or another agent.
         env: a vector of goal environments with disabled autoreset and a step limit, whose reset takes the options
-            `starts`, `goals` and `reset_mask`; a negative action leaves a sub-environment alone. `infos["lost"]`, if
-            there is one, says whose simulator died: such an episode has failed.
+            `starts`, `goals` and `reset_mask`; a negative action, or `env.rest` where actions are continuous, leaves a
+            sub-environment alone. `infos["lost"]`, if there is one, says whose simulator died: such an episode has
+            failed.
         tasks: starts and goals.
         traces: how many episodes to record, the first ones; what they saw is noted as the true pose.
         progress: show a progress bar.
     """
     if isinstance(agent, Navigator) and agent.clean:
         raise InputError("this navigator cleans (clean=True): evaluate with one that does not")
+    return run_tasks(agent, env, tasks, traces=traces, progress=progress)
+
+
+def run_tasks(
+    agent: Agent, env: VectorEnv[Any, Any, Any], tasks: Tasks, *, traces: int = 0, progress: bool = False
+) -> Evaluation:
+    """`evaluate_tasks` for an agent that may clean as it goes."""
     number, total = env.num_envs, len(tasks.starts)
     successes, steps = np.zeros(total, np.bool_), np.zeros(total, np.int64)
     reasons = {"no path": 0, "waypoint never reached": 0, "time": 0, "simulator lost": 0}
@@ -68,11 +76,11 @@ def evaluate_tasks(
             if not active.any():
                 break
             begin = time.perf_counter()
-            actions = agent.act_many(observation["observation"], observation["desired_goal"], active=active)
+            seen = observation[getattr(agent, "senses", "observation")]
+            actions = agent.act_many(seen, observation["desired_goal"], active=active)
             seconds += time.perf_counter() - begin
             _note(recorded, agent, infos, task, steps)
-            actions = np.where(active, actions, -1)
-            observation, _, terminated, truncated, infos = env.step(actions)
+            observation, _, terminated, truncated, infos = env.step(rest(env, actions, active))
             steps[task[active]] += 1
             lost = active & np.asarray(infos.get("lost", np.zeros(number)), np.bool_)
             ended = active & (terminated | truncated | lost)
@@ -109,6 +117,7 @@ def _note(
             trace.waypoints.append(int(agent.waypoint[place]) if following else -1)
             if place in agent.planned:
                 trace.plans.append((int(steps[number]), agent.path(place).tolist()))
+            trace.cuts += [(int(steps[number]), u, v) for episode, u, v in agent.blamed if episode == place]
 
 
 def _reason(agent: Agent, place: int) -> str:

@@ -10,13 +10,13 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
 from sgm.memory import Distance, InputError, SparseGraphicalMemory
+from sgm.memory.settings import whole
 
 from .navigator import AT_LAST, FOLLOWING, FRESH, LOST, NOWHERE, Bools, Ints, Navigator
 from .timefilter import TimeFilter
 
 BLAMES = ("last", "doubtful")
 _UNCONFIRMED = 3  # edges that may be to blame when the robot finds itself elsewhere
-_GOALS = 8  # nodes near the goal that are tried in turn
 
 
 class VisualController(Protocol):
@@ -114,6 +114,7 @@ class VisualNavigator(Navigator):
         look: int | None = None,
         confident: float = 2.0,
         patience: int = 8,
+        tries: int = 8,
         clean: bool = False,
     ) -> None:
         """Make an agent.
@@ -134,6 +135,7 @@ class VisualNavigator(Navigator):
                 robot looks round before it plans. None: it plans at once.
             confident: steps within which the nearest node tells where the robot is.
             patience: steps after which it plans all the same.
+            tries: nodes near the goal that are tried in turn.
             clean: record successes and failures in the memory.
         """
         if blame not in BLAMES:
@@ -143,6 +145,7 @@ class VisualNavigator(Navigator):
         self.sight = MemorySight(memory) if sight is None else sight
         self.look, self.confident, self.patience = look, confident, patience
         self.localiser, self.ahead, self.penalty, self.blame = localiser, ahead, penalty, blame
+        self.tries = whole("tries", tries, 1)
         super().__init__(memory, controller, max_steps=max_steps, cutoff=cutoff, clean=clean, replan=True)  # type: ignore[arg-type]
 
     def reset(self, episodes: int | None = None, mask: Bools | None = None) -> None:
@@ -232,7 +235,7 @@ class VisualNavigator(Navigator):
                 self.wrong_goals[episode].add(int(self.goal_node[episode]))
             self.pending[episode] = []
         if failed:
-            _record(self.memory, failed, False)
+            record(self.memory, failed, False)
         self.phase[late] = FRESH
 
     def _look_round(self, fresh: Bools, to_nodes: NDArray[np.float32]) -> Bools:
@@ -262,7 +265,7 @@ class VisualNavigator(Navigator):
                     order = np.asarray(goal_nodes)[episode : episode + 1]
                 else:
                     steps = self.sight.from_nodes(goals[episode])
-                    order = np.argsort(steps, kind="stable")[:_GOALS]
+                    order = np.argsort(steps, kind="stable")[: self.tries]
                 self.goal_order[episode] = order
             belief = -to_nodes[episode] if self.localiser is None else self.localiser.belief[episode]
             self.attempts[episode], self.previous[episode], self.phase[episode] = 0, NOWHERE, LOST
@@ -308,25 +311,30 @@ class VisualNavigator(Navigator):
             near = np.flatnonzero(to_nodes[episode, window] <= self.cutoff)
             if not len(near):
                 continue
-            last = place + int(near[-1])
-            for number in range(max(1, place), last + 1):
-                self.pending[episode].append((int(path[number - 1]), int(path[number])))
-            self.attempts[episode] = 0
-            arrived = last == len(path) - 1
-            keep = 0 if arrived or self.blame == "last" else _UNCONFIRMED
-            confirmed = max(0, len(self.pending[episode]) - keep)
-            worked += self.pending[episode][:confirmed]
-            del self.pending[episode][:confirmed]
-            if arrived:
-                self.phase[episode] = AT_LAST
-                continue
+            worked += self._pass(episode, place + int(near[-1]))
+        if self.clean and worked:
+            record(self.memory, worked, True)
+
+    def _pass(self, episode: int, last: int) -> list[tuple[int, int]]:
+        """Go on behind the waypoint at this place of the path; the edges that have shown to work."""
+        path, pending = self.paths[episode], self.pending[episode]
+        for number in range(max(1, int(self.place[episode])), last + 1):
+            pending.append((int(path[number - 1]), int(path[number])))
+        self.attempts[episode] = 0
+        arrived = last == len(path) - 1
+        keep = 0 if arrived or self.blame == "last" else _UNCONFIRMED
+        confirmed = max(0, len(pending) - keep)
+        worked, self.pending[episode] = pending[:confirmed], pending[confirmed:]
+        if arrived:
+            self.phase[episode] = AT_LAST
+        else:
             self.place[episode] = last + 1
             self.previous[episode], self.waypoint[episode] = path[last], path[last + 1]
-        if self.clean and worked:
-            _record(self.memory, worked, True)
+        return worked
 
 
-def _record(memory: SparseGraphicalMemory, edges: list[tuple[int, int]], reached: bool) -> None:
+def record(memory: SparseGraphicalMemory, edges: list[tuple[int, int]], reached: bool) -> None:
+    """Note that tries of these edges worked, or that they failed."""
     source, target = np.array(edges).T
     memory.record_many(source, target, np.full(len(edges), reached))
 

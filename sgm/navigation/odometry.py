@@ -1,0 +1,140 @@
+"""The agent that looks to know where it is, and moves by odometry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sgm.memory import InputError, SparseGraphicalMemory
+from sgm.memory.settings import number
+
+from .navigator import FOLLOWING, FRESH, Bools, Ints
+from .visual import Sight, VisualNavigator, record
+
+Look = Callable[[Ints], NDArray[Any]]
+
+
+class OdometryNavigator(VisualNavigator):
+    """Follows plans through a memory of pictures whose nodes know where they were seen.
+
+    It sees only when it has to: at the beginning of an episode and when it plans anew. Between, a waypoint is where
+    odometry says that the node was seen, and it is reached when the robot is within `radius` of there. Goals are
+    pictures, without odometry. Odometry never decides where the robot takes itself to be, nor which edges there are.
+
+    What was tried without success in an episode is dear (`penalty`), and with `tries` above 1 a node near the goal is
+    passed over if the robot has been there and the episode has gone on, see `VisualNavigator`.
+    """
+
+    senses = "odometry"
+
+    def __init__(
+        self,
+        memory: SparseGraphicalMemory,
+        controller: Callable[[Any, Any], NDArray[Any]],
+        *,
+        places: ArrayLike,
+        look: Look,
+        max_steps: int = 25,
+        radius: float = 0.3,
+        ahead: int = 3,
+        penalty: float = 0.0,
+        tries: int = 1,
+        blame: str = "last",
+        sight: Sight | None = None,
+        clean: bool = False,
+    ) -> None:
+        """Make an agent.
+
+        Args:
+            memory: where to plan.
+            controller: (n, o) odometry and (n, p) places to (n, a) actions.
+            places: (V, p) odometry of the nodes, x and y first.
+            look: (m,) rows of the batch to (m, ...) pictures of what these robots see now.
+            max_steps: MaxSteps, the steps given to a waypoint.
+            radius: a waypoint within this distance is reached, in the units of odometry.
+            ahead: waypoints looked at beyond the next one: the farthest that is within `radius` counts as reached.
+            penalty: see `VisualNavigator`; 0: an episode remembers nothing of what failed.
+            tries: see `VisualNavigator`; 1: only the node nearest to the goal.
+            blame: see `VisualNavigator`.
+            sight: see `VisualNavigator`.
+            clean: record successes and failures in the memory.
+        """
+        self.places = np.asarray(places, np.float32)
+        if self.places.ndim != 2 or len(self.places) != len(memory) or self.places.shape[1] < 2:
+            raise InputError(f"places has shape {self.places.shape}: expected ({len(memory)}, 2 or more), one per node")
+        self.radius = number("radius", radius, finite=True)
+        self.see = look
+        super().__init__(
+            memory, controller,  # type: ignore[arg-type]
+            max_steps=max_steps, ahead=ahead, penalty=penalty, tries=tries, blame=blame,
+            sight=sight, clean=clean,
+        )  # fmt: skip
+
+    def reset(self, episodes: int | None = None, mask: Bools | None = None) -> None:
+        """Forget everything for `episodes` new episodes, or only for those of `mask`."""
+        super().reset(episodes, mask)
+        if mask is None:
+            self.coming = np.zeros((len(self.phase), self.ahead + 1), np.int64)
+
+    def act_many(
+        self, observations: Any, goals: Any, *, goal_nodes: ArrayLike | None = None, active: Bools | None = None
+    ) -> NDArray[Any]:
+        """The actions of many robots: (n, o) odometry and (n, ...) pictures of goals; see `Navigator.act_many`."""
+        odometry = np.asarray(observations)
+        if len(self.phase) != len(odometry):
+            self.reset(len(odometry))
+        active = np.ones(len(odometry), np.bool_) if active is None else active
+        self.planned, self.blamed = [], []
+        self._note_visits(active, odometry)
+        self._give_up(active)
+        fresh = np.flatnonzero(active & (self.phase == FRESH))
+        if len(fresh):
+            to_nodes = np.empty((len(odometry), len(self.memory)), np.float32)
+            to_nodes[fresh] = self.sight.to_nodes(self.see(fresh))
+            self._route(active & (self.phase == FRESH), to_nodes, goals, goal_nodes)
+        self._move_on(active & (self.phase == FOLLOWING), odometry)
+        self.attempts[active] += 1
+        # All waypoints reached, or no way: a goal has no odometry, so the place of its node has to do.
+        ends = np.where(self.phase == FOLLOWING, self.waypoint, np.maximum(self.goal_node, 0))
+        return self.controller(odometry, self.places[ends])
+
+    def locate(self, observations: Any) -> Ints:
+        """The nodes, (n,), nearest to (n, o) odometry; for choosing goals of cleanup, where nothing depends on it."""
+        here = np.asarray(observations)[:, None, :2]
+        return np.square(here - self.places[:, :2]).sum(axis=2).argmin(axis=1)
+
+    def _note_visits(self, active: Bools, odometry: NDArray[Any]) -> None:
+        """Pass over nodes near the goal where the robot is now: the goal is not there, since the episode goes on."""
+        if self.tries == 1:
+            return
+        for episode in np.flatnonzero(active).tolist():
+            order = self.goal_order[episode]
+            if order is not None and len(order) > 1:
+                gaps = np.hypot(*(self.places[order, :2] - odometry[episode, :2]).T)
+                self.wrong_goals[episode].update(order[gaps < self.radius].tolist())
+
+    def _set_out(self, episode: int, start: int, goal: int, following: NDArray[np.int32]) -> None:
+        super()._set_out(episode, start, goal, following)
+        self._look_ahead(episode)
+
+    def _look_ahead(self, episode: int) -> None:
+        """Note the next waypoints; the last one fills up what is left."""
+        path, place = self.paths[episode], self.place[episode]
+        coming = path[place : place + self.ahead + 1]
+        self.coming[episode, : len(coming)], self.coming[episode, len(coming) :] = coming, path[-1]
+
+    def _move_on(self, following: Bools, odometry: NDArray[Any]) -> None:
+        """Go on along the path where waypoints are reached."""
+        rows = np.flatnonzero(following)
+        gaps = self.places[self.coming[rows], :2] - odometry[rows, None, :2]
+        near = np.square(gaps).sum(axis=2) < self.radius**2
+        worked: list[tuple[int, int]] = []
+        for episode, hits in zip(rows[near.any(axis=1)].tolist(), near[near.any(axis=1)], strict=True):
+            last = int(self.place[episode]) + int(np.flatnonzero(hits)[-1])
+            worked += self._pass(episode, min(last, len(self.paths[episode]) - 1))
+            self._look_ahead(episode)
+        if self.clean and worked:
+            record(self.memory, worked, True)

@@ -1,0 +1,186 @@
+"""The agent that looks only to know where it is, in a corridor with continuous places."""
+
+from __future__ import annotations
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode
+
+import sgm
+from sgm.navigation import Cleaner, OdometryNavigator, evaluate_tasks, run_tasks
+
+LENGTH = 20
+
+
+class PictureDistance:
+    """Steps between what is seen; the two of `alike` are taken for close to each other."""
+
+    def __init__(self, alike: tuple[int, int] | None = None) -> None:
+        self.alike = alike
+
+    def embed(self, observations):
+        return np.asarray(observations, np.float32).reshape(-1, 1)
+
+    def __call__(self, starts, goals):
+        steps = np.abs(starts[:, 0][:, None] - goals[:, 0])
+        for one, other in (self.alike, self.alike[::-1]) if self.alike else ():
+            steps[np.ix_(starts[:, 0] == one, goals[:, 0] == other)] = 0.5
+        return steps
+
+
+class Hall(gymnasium.vector.VectorEnv):
+    """Robots that move by up to 0.5 a step; nobody passes `wall` in either direction."""
+
+    metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+    rest = np.nan
+
+    def __init__(self, number: int, wall: float | None = None, limit: int = 120) -> None:
+        self.num_envs, self.wall, self.limit = number, wall, limit
+        self.place, self.goal = np.zeros(number), np.full(number, np.nan)
+        self.elapsed = np.zeros(number, int)
+        self.looks = self.steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        options = options or {}
+        mask = np.asarray(options.get("reset_mask", np.ones(self.num_envs)), bool)
+        draw = self.np_random.uniform(0, LENGTH - 1, size=self.num_envs)
+        self.place[mask] = np.asarray(options.get("starts", draw), float)[mask]
+        goals = options.get("goals")
+        self.goal[mask] = np.nan if goals is None else np.asarray(goals, float)[mask]
+        self.elapsed[mask] = 0
+        return self._observation(), {"pose": self.place[:, None].copy()}
+
+    def step(self, actions):
+        moving = ~np.isnan(actions[:, 0])
+        to = np.clip(self.place + np.clip(np.nan_to_num(actions[:, 0]), -0.5, 0.5), 0, LENGTH - 1)
+        if self.wall is not None:
+            to = np.where((self.place < self.wall) != (to < self.wall), self.place, to)
+        self.place = np.where(moving, to, self.place)
+        self.elapsed += moving
+        self.steps += int(moving.sum())
+        done = np.abs(self.place - self.goal) < 0.4
+        infos = {"pose": self.place[:, None].copy()}
+        return self._observation(), done.astype(float), done, self.elapsed >= self.limit, infos
+
+    def look(self, rows):
+        self.looks += len(rows)
+        return self.place[rows].round().astype(np.uint8)[:, None]
+
+    def _observation(self):
+        goals = np.nan_to_num(self.goal).round().astype(np.uint8)[:, None]
+        return {"odometry": np.stack([self.place, np.zeros(self.num_envs)], axis=1), "desired_goal": goals}
+
+
+class Tasks:
+    def __init__(self, starts, goals):
+        self.starts, self.goals = np.array(starts, float), np.array(goals, float)
+
+
+def towards(odometry, places):
+    return (places - odometry)[:, :1]
+
+
+def hall_memory(distance=None, **settings):
+    memory = sgm.SparseGraphicalMemory(
+        distance or PictureDistance(), **{"criterion": "none", "max_dist": 1.5, "k": None, **settings}
+    )
+    memory.extend(np.arange(LENGTH, dtype=np.uint8)[:, None])
+    return memory
+
+
+PLACES = np.stack([np.arange(LENGTH, dtype=float), np.zeros(LENGTH)], axis=1)
+
+
+def agent_in(env, memory, **settings):
+    return OdometryNavigator(
+        memory, towards, places=PLACES, look=env.look, **{"max_steps": 6, "radius": 0.3, **settings}
+    )
+
+
+def test_it_reaches_goals_and_looks_once_an_episode():
+    env = Hall(4)
+    result = evaluate_tasks(agent_in(env, hall_memory()), env, Tasks([0, 19, 3.4, 7, 12], [15, 2, 9, 7.2, 0]))
+    assert result.successes.all()
+    assert env.looks == 5
+
+
+def test_robots_whose_episode_is_over_are_left_alone():
+    env = Hall(2)
+    result = evaluate_tasks(agent_in(env, hall_memory()), env, Tasks([0, 0], [18, 1]))
+    assert env.steps == result.steps.sum()
+
+
+def test_a_plain_agent_repeats_what_failed_and_a_persistent_one_takes_the_other_way():
+    # Places 4 and 15 look alike: the way from 0 to 18 seems to lead through there.
+    def success(**settings):
+        env = Hall(1, limit=60)
+        memory = hall_memory(PictureDistance(alike=(4, 15)))
+        return evaluate_tasks(agent_in(env, memory, **settings), env, Tasks([0], [18])).successes[0]
+
+    assert not success()
+    assert success(penalty=50.0)
+
+
+class SameGoals(PictureDistance):
+    """Goals at 15 are taken for 4, and for 15 only then."""
+
+    def __call__(self, starts, goals):
+        steps = super().__call__(starts, goals)
+        steps[np.ix_(starts[:, 0] == 4, goals[:, 0] == 15)] = -0.0
+        steps[np.ix_(starts[:, 0] == 15, goals[:, 0] == 15)] = 0.1
+        return steps
+
+
+def test_a_wrong_goal_node_is_passed_over():
+    def success(**settings):
+        env = Hall(1)
+        return evaluate_tasks(agent_in(env, hall_memory(SameGoals()), **settings), env, Tasks([1], [15])).successes[0]
+
+    assert not success(penalty=50.0, tries=1)
+    assert success(penalty=50.0, tries=4)
+
+
+def test_nodes_near_the_goal_that_were_passed_on_the_way_are_not_tried():
+    env = Hall(1)
+    agent = agent_in(env, hall_memory(SameGoals()), tries=4)
+    agent.reset(1)
+    env.reset(options={"starts": [2.0], "goals": [15.0]})
+    for _ in range(8):
+        observation = env._observation()
+        env.step(agent.act_many(observation["odometry"], observation["desired_goal"]))
+    assert {2, 3, 4}.issuperset(agent.wrong_goals[0]) and 4 in agent.wrong_goals[0]
+
+
+def test_cleanup_removes_the_edges_that_do_not_work_and_no_others():
+    memory = hall_memory()
+    env = Hall(8, wall=9.5)
+    report = Cleaner(agent_in(env, memory, clean=True), env, seed=1, options={"goals": None}).run(6_000)
+    assert report.steps == 6_000 and report.arrived > 20
+    removed = memory.removed()
+    assert {(9, 10), (10, 9)} == set(zip(removed.source.tolist(), removed.target.tolist(), strict=True))
+    assert env.looks < report.steps / 3
+
+
+def test_a_blocked_edge_is_in_the_trace():
+    env = Hall(1, wall=9.5, limit=40)
+    result = run_tasks(agent_in(env, hall_memory(), clean=True), env, Tasks([5], [12]), traces=1)
+    assert (9, 10) in {(u, v) for _, u, v in result.traces[0].cuts}
+
+
+def test_active_goals_find_their_way_without_looking():
+    memory, env = hall_memory(), Hall(4)
+    Cleaner(agent_in(env, memory, clean=True), env, options={"goals": None}, goals="active").run(400)
+    assert memory.tried()
+
+
+@pytest.mark.parametrize("places", [np.zeros((3, 2)), np.zeros(LENGTH), np.zeros((LENGTH, 1))])
+def test_places_must_be_one_for_each_node(places):
+    with pytest.raises(sgm.InputError, match="places has shape"):
+        OdometryNavigator(hall_memory(), towards, places=places, look=lambda rows: rows)
+
+
+def test_tries_must_be_a_whole_number():
+    with pytest.raises(sgm.InputError, match="tries is 0"):
+        agent_in(Hall(1), hall_memory(), tries=0)
