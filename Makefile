@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip -qq --disable-pip-version-check
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: run test lint format bench clean help
+.PHONY: run test lint opengl format bench clean help
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -14,13 +14,26 @@ help:  ## Show this list
 run: $(VENV)/run.stamp  ## Install and run PointEnv end to end: train, build, clean up, evaluate, report
 	@$(BIN)/sgm run point
 
-test: lint  ## Install, lint, type-check and run the tests
+test: lint opengl  ## Install, lint, type-check and run the tests
 	@$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/dev.stamp  ## Check style and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# SafetyRooms draws pictures without a screen, for which Python packages are not enough: see what is missing, and get it
+# where we may. Without it the tests that need pictures are skipped.
+OPENGL := libegl1 libopengl0 libgl1-mesa-dri
+SUDO   := $(if $(filter 0,$(shell id -u)),,sudo -n)
+APT    := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq
+opengl: $(VENV)/dev.stamp
+	@$(BIN)/python -m sgm.envs.safety_worker >$(VENV)/opengl.log 2>&1 || { \
+	  echo "installing $(OPENGL) (once)"; \
+	  { $(APT) update; $(APT) install -y --no-install-recommends $(OPENGL); } >$(VENV)/opengl.log 2>&1; \
+	  $(BIN)/python -m sgm.envs.safety_worker >>$(VENV)/opengl.log 2>&1; } || { \
+	  echo "SafetyRooms cannot draw pictures here, and its tests that need them are skipped. As root, on Debian:"; \
+	  echo "  apt-get install $(OPENGL)"; echo "What was tried is in $(VENV)/opengl.log."; }
 
 format: $(VENV)/dev.stamp  ## Rewrite the sources in house style
 	@$(BIN)/ruff check --fix .
@@ -46,5 +59,5 @@ $(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (once)"
-	@$(PIP) install -e '.[dev,learn,doom,baselines]'
+	@$(PIP) install -e '.[dev,learn,doom,safety,baselines]'
 	@touch $@ $(VENV)/run.stamp

@@ -20,8 +20,10 @@ from .memory import (
     SGMError,
     SparseGraphicalMemory,
     StoreError,
+    ThresholdChoice,
     UnknownEdge,
     UnknownNode,
+    choose_threshold,
 )
 
 __version__ = "0.1.0"
@@ -46,7 +48,9 @@ __all__ = [
     "SparseGraphicalMemory",
     "StoreError",
     "TableDistance",
+    "ThresholdChoice",
     "UnknownEdge",
     "UnknownNode",
     "__version__",
+    "choose_threshold",
 ]

@@ -6,6 +6,7 @@ Example:
     >>> env = gymnasium.make("sgm/PointMaze-v0", max_episode_steps=600)  # evaluation episodes
     >>> envs = gymnasium.make_vec("sgm/PointMaze-v0", num_envs=100, max_episode_steps=600)  # arrays, not processes
     >>> env = gymnasium.make("sgm/DoomMaze-v0")  # needs the extra `doom`
+    >>> env = gymnasium.make("sgm/SafetyRooms-v0")  # needs the extra `safety`
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import gymnasium
 
 TRAINING_STEPS = 20  # steps of a training episode, the authors'
 DOOM_STEPS = 200  # steps of an episode, the paper's
+SAFETY_STEPS = 300  # steps of an episode
 
 
 def _register() -> None:
@@ -31,6 +33,13 @@ def _register() -> None:
             entry_point="sgm.envs.doom:DoomMazeEnv",
             vector_entry_point="sgm.envs.doom:DoomMazeVectorEnv",
             max_episode_steps=DOOM_STEPS,
+        )
+    if "sgm/SafetyRooms-v0" not in gymnasium.registry:
+        gymnasium.register(
+            id="sgm/SafetyRooms-v0",
+            entry_point="sgm.envs.safety:SafetyRoomsEnv",
+            vector_entry_point="sgm.envs.safety:SafetyRoomsVectorEnv",
+            max_episode_steps=SAFETY_STEPS,
         )
 
 

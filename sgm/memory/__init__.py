@@ -18,6 +18,7 @@ from .memory import SparseGraphicalMemory
 from .plan import Plan
 from .planner import Near
 from .policies import Belief, CleanupPolicy, Evidence, FirstFailure, SecondFailure
+from .sparsity import ThresholdChoice, choose_threshold
 
 __all__ = [
     "Belief",
@@ -38,6 +39,8 @@ __all__ = [
     "SecondFailure",
     "SparseGraphicalMemory",
     "StoreError",
+    "ThresholdChoice",
     "UnknownEdge",
     "UnknownNode",
+    "choose_threshold",
 ]
