@@ -45,6 +45,7 @@ bench: $(VENV)/dev.stamp  ## Measure every speed claim against its baseline, in 
 	@$(BIN)/python -m benchmarks.navigation --out results/navigation
 	@$(BIN)/python -m benchmarks.goals --out results/goals
 	@$(BIN)/python -m benchmarks.doom --out results/doom-speed
+	@$(BIN)/python -m benchmarks.safety --out results/safety-speed
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

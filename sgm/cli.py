@@ -53,6 +53,11 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_doom(environments.add_parser("doom", help="ViZDoom: SPTM, SPTM + SGM and agents without a memory"))
 
+    _add_safety(environments.add_parser("safety", help="SafetyGym: ConSPTM, ConSPTM + SGM and the merging criteria"))
+
+    table = commands.add_parser("table", help="a table of the paper, ours beside the paper's")
+    _add_table(table)
+
     info = commands.add_parser("info", help="what a memory file holds")
     info.add_argument("file", type=Path, help="a memory file")
     info.add_argument("--json", action="store_true", help="as JSON instead of a table")
@@ -181,6 +186,83 @@ def _run_doom(options: argparse.Namespace) -> None:
     settings = _settings(DoomSettings, QUICK, options)
     progress = not options.no_progress
     DoomRun(settings, options.out, command=options.command, resume=options.resume, progress=progress).run()
+
+
+def _add_safety(parser: argparse.ArgumentParser) -> None:
+    from sgm.experiments.safety_settings import AGENTS, METHODS, POLICIES, SafetySettings
+
+    default = SafetySettings()
+    parser.description = (
+        "Explore rooms at random, train a distance between pictures, features and a controller, build memories by each "
+        "criterion, evaluate them, clean up, evaluate again, and write results.json, memories, weights, figures and "
+        "report.html. Training takes about 15 minutes on two cores; --pretrained takes the weights that come with the "
+        "package. A run that was interrupted goes on when the same command is given again."
+    )
+    add = parser.add_argument
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument("--pretrained", action="store_true", help="use the weights that come with the package")
+    weights.add_argument("--train", dest="pretrained", action="store_false", help="train from scratch (default)")
+    add("--layouts", type=int, nargs="+", default=list(default.layouts), help="which rooms, by seed (default: 0)")
+    add("--seeds", type=int, nargs="+", default=list(default.seeds), help="seeds to run (default: 0)")
+    for name, known, what in (
+        ("methods", METHODS, "consptm is dense; the others name how observations are merged, both is two-way and "
+         "perceptual together"),
+        ("policies", tuple(POLICIES), "when cleanup removes an edge"),
+        ("agents", AGENTS, "who is evaluated: the persistent one avoids what failed for the rest of an episode"),
+    ):  # fmt: skip
+        chosen = getattr(default, name)
+        add(f"--{name}", nargs="+", choices=known, default=list(chosen), metavar=name.upper(),
+            help=f"some of {', '.join(known)}: {what} (default: {' '.join(chosen)})")  # fmt: skip
+    add("--nodes", type=int, help=f"of every sparse memory, about (default: {default.nodes})")
+    add("--candidates", type=int, help=f"observations to build from (default: {default.candidates})")
+    add("--tasks", type=int, help=f"evaluation episodes of each seed (default: {default.tasks})")
+    add("--cleanup-steps", type=int, help=f"environment steps of cleanup (default: {default.cleanup_steps})")
+    add("--checkpoints", type=int, nargs="+", help="cleanup steps after which to evaluate (default: "
+        + " ".join(map(str, default.checkpoints)) + ")")  # fmt: skip
+    add("--robots", type=int, help=f"robots at once (default: {default.robots})")
+    add("--workers", type=int, help="processes that simulate them (default: one for each core)")
+    add("--rollouts", type=int, help=f"random episodes to learn from (default: {default.rollouts})")
+    for name in ("distance", "features", "controller"):
+        add(f"--{name}-iterations", type=int, help=f"updates of the {name} (default: as many as make it good)")
+    add("--quick", action="store_true", help="tiny budgets, to see that everything works; results mean nothing")
+    add("--out", type=Path, default=Path("runs/safety"), help="folder to write to (default: %(default)s)")
+    add("--resume", action=argparse.BooleanOptionalAction, default=True, help="go on with what the folder holds")
+    add("--no-progress", action="store_true", help="no progress bars")
+    parser.set_defaults(run=_run_safety)
+
+
+def _run_safety(options: argparse.Namespace) -> None:
+    from sgm.experiments.safety import SafetyRun
+    from sgm.experiments.safety_settings import QUICK, SafetySettings
+
+    settings = _settings(SafetySettings, QUICK, options)
+    progress = not options.no_progress
+    SafetyRun(settings, options.out, command=options.command, resume=options.resume, progress=progress).run()
+
+
+def _add_table(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Assemble a table of the paper from run folders: 1 main results, 2 ViZDoom by level, 3 merging criteria in "
+        "SafetyGym, 4 time per action. What no folder holds is a dash, with the command that makes it."
+    )
+    add = parser.add_argument
+    add("number", nargs="?", type=int, choices=[1, 2, 3, 4], help="which one (default: all)")
+    add("--runs", type=Path, nargs="+", metavar="FOLDER", help="folders to search for results.json, at any depth; the "
+        "first that has a result gives it (default: runs if it has any, otherwise results)")  # fmt: skip
+    add("--markdown", action="store_true", help="as Markdown instead of columns")
+    add("--write", type=Path, metavar="FILE", help="make the tables of a Markdown page anew, each between "
+        "<!-- table N --> and <!-- end --> (from results, unless --runs is given)")  # fmt: skip
+    parser.set_defaults(run=_table)
+
+
+def _table(options: argparse.Namespace) -> None:
+    from sgm.experiments import paper
+
+    if options.write:
+        paper.write(options.write, options.runs)
+        print(f"wrote the tables of {options.write}")
+        return
+    print(paper.show([options.number] if options.number else paper.TABLES, options.runs, options.markdown))
 
 
 def _settings(kind: type[Any], quick: dict[str, Any], options: argparse.Namespace) -> Any:

@@ -98,7 +98,7 @@ def edge_lengths(path: Path, lengths: Mapping[str, ArrayLike]) -> None:
     axes.set(yscale="log", ylim=(0.7, None), xlim=(0, bins[-1]))
     axes.set(xlabel="true length of an edge, map units", ylabel="edges in a bin of 25 units")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    _plain(axes)
+    plots.plain(axes)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False, fontsize=9)
     plots.save(figure, path)
 
@@ -119,7 +119,7 @@ def success_curves(path: Path, curves: Sequence[Curve]) -> None:
     longest = max(max([*curve.steps, *(steps for steps, _ in curve.paper)]) for curve in curves) or 1
     axes.set(xlim=(-0.02 * longest, 1.02 * longest), ylim=(0, 100), xlabel="cleanup steps", ylabel="success, %")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    _plain(axes)
+    plots.plain(axes)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False, fontsize=9)
     plots.save(figure, path)
 
@@ -143,7 +143,7 @@ def steps_to_goal(path: Path, bars: Sequence[Bar], limit: int) -> None:
     axes.set(xlim=(0, 1.02 * limit), ylim=(len(bars) - 0.4, -0.6), xlabel="steps to the goal, successful episodes")
     axes.set_yticks(places, [bar.label for bar in bars])
     axes.tick_params(axis="y", length=0)
-    _plain(axes, "x")
+    plots.plain(axes, "x")
     axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.8 / height), ncol=4, frameon=False, fontsize=9)
     plots.save(figure, path)
 
@@ -174,7 +174,7 @@ def heat_map(path: Path, doom_map: DoomMap, poses: Floats, data: Mapping[str, An
     panels = [figure.add_subplot(grid[:2, column]) for column in (1, 2, 3)]
     for axes in (place, *panels):
         _map(axes, doom_map)
-    _picture(picture, data["reference"])
+    plots.draw_picture(picture, data["reference"])
     picture.set_title("reference picture and its place", fontsize=11)
     _arrow(place, doom_map, poses[frame], plots.CUT, 0.18)
     shades = {"vmin": 0.0, "vmax": float(np.quantile(window, 0.98)), "cmap": "viridis", "linewidths": 0}
@@ -221,15 +221,15 @@ def memory_stages(path: Path, doom_map: DoomMap, poses: Floats, memory: sgm.Spar
     for axes, (stage, edges) in zip(panels[0], stages, strict=True):
         _map(axes, doom_map)
         false = _false(positions, edges)
-        plots.draw_edges(axes, positions, _some(edges, ~false), rasterized=True, alpha=_ink(~false, 12_000))
+        plots.draw_edges(axes, positions, plots.some(edges, ~false), rasterized=True, alpha=plots.ink(~false, 12_000))
         look = {"rasterized": True, "linewidths": 0.6, "zorder": 2.5}
-        plots.draw_edges(axes, positions, _some(edges, false), FALSE_EDGE, alpha=_ink(false, 400), **look)
+        plots.draw_edges(axes, positions, plots.some(edges, false), FALSE_EDGE, alpha=plots.ink(false, 400), **look)
         plots.draw_nodes(axes, positions, size=8 if len(positions) < 400 else 2)
         title = f"{stage}\n{len(false):,} edges, {false.sum():,} over {FALSE:.0f} units"
         if axes is panels[0, -1] and gone:
             wrong = _false(positions, removed)
             dashed = {"linestyles": (0, (4, 2)), "linewidths": 0.6, "zorder": 2}
-            plots.draw_edges(axes, positions, removed, plots.CUT, alpha=_ink(wrong, 400), **dashed)
+            plots.draw_edges(axes, positions, removed, plots.CUT, alpha=plots.ink(wrong, 400), **dashed)
             title += f"\n{gone:,} removed, {wrong.sum():,} over {FALSE:.0f} units"
         axes.set_title(title, fontsize=11)
     plots.save(figure, path)
@@ -251,7 +251,7 @@ def waypoint_strip(path: Path, doom_map: DoomMap, poses: Floats, data: Mapping[s
     for axes in panels.flat[len(names) :]:
         axes.set_axis_off()
     for axes, picture, name in zip(panels.flat, [*pictures, data["strip_goal"]], names, strict=False):
-        _picture(axes, picture, plots.PLANS[1] if name == "goal" else None)
+        plots.draw_picture(axes, picture, plots.PLANS[1] if name == "goal" else None)
         axes.set_title(name, fontsize=10, pad=3, fontweight="bold" if name == "goal" else "normal")
     plots.save(figure, path)
 
@@ -293,7 +293,7 @@ def alias(path: Path, doom_map: DoomMap, poses: Floats, data: Mapping[str, Any])
     _map(panels[1], doom_map)
     panels[1].plot(*ends[:, :2].T, color=plots.CUT, linewidth=1.8, linestyle="--", zorder=4)
     for axes, picture, pose, name in zip(panels[::2], data["alias"], ends, "AB", strict=True):
-        _picture(axes, picture)
+        plots.draw_picture(axes, picture)
         axes.set_title(f"picture {name}", fontsize=12)
         _arrow(panels[1], doom_map, pose, plots.CUT)
         badge = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": plots.CUT}
@@ -313,7 +313,7 @@ def episode(
     chosen = plans if len(plans) < 2 else (plans[0], plans[-1])
     lines = [_line(plan, way, positions, goal) for plan in chosen]
     edges = memory.edges()
-    true = _some(edges, ~_false(positions, edges))
+    true = plots.some(edges, ~_false(positions, edges))
     figure, (whole, detail) = plots.pyplot().subplots(1, 2, figsize=(12, 6.2), gridspec_kw={"wspace": 0.04})
     styles: tuple[dict[str, Any], ...] = ({"linestyle": (0, (3, 1.2))}, {})
     for axes, size in ((whole, 2), (detail, 12)):
@@ -362,18 +362,6 @@ def _arrow(axes: Any, doom_map: DoomMap, pose: Floats, colour: str, share: float
     axes.scatter(x, y, s=30, color=colour, zorder=6)
 
 
-def _picture(axes: Any, picture: ArrayLike, frame: str | None = None) -> None:
-    axes.imshow(np.asarray(picture), interpolation="nearest")
-    axes.set(xticks=[], yticks=[])
-    axes.spines[:].set(visible=frame is not None, color=frame, linewidth=3)
-
-
-def _plain(axes: Any, grid: str = "y") -> None:
-    axes.grid(axis=grid, color="#e4e4e0", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
 def _poses(poses: ArrayLike) -> Floats:
     values = np.asarray(poses, np.float64)
     if values.ndim != 2 or values.shape[1] != 3 or not np.isfinite(values).all():
@@ -392,17 +380,8 @@ def _dot(number: int) -> float:
     return float(np.clip(40_000 / number, 4, 20))
 
 
-def _ink(drawn: NDArray[np.bool_], most: int) -> float:
-    """How opaque to draw edges: the more there are, the less."""
-    return float(np.clip(most / max(int(drawn.sum()), 1), 0.15, 0.9))
-
-
 def _false(positions: Floats, edges: sgm.Edges) -> NDArray[np.bool_]:
     return np.hypot(*(positions[edges.source] - positions[edges.target]).T) > FALSE
-
-
-def _some(edges: sgm.Edges, chosen: NDArray[np.bool_]) -> sgm.Edges:
-    return sgm.Edges(edges.source[chosen], edges.target[chosen], edges.weight[chosen])
 
 
 def _joined(first: sgm.Edges, second: sgm.Edges) -> sgm.Edges:

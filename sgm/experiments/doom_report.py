@@ -6,10 +6,8 @@ What a run folder holds and what the fields of `results.json` mean: `docs/result
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +19,9 @@ from sgm.envs.wad import DoomMap
 
 from . import doom_figures as figures
 from . import tables
-from .report import Gallery, band, document, facts, how, html_table, made_with, section
-from .tables import NONE, Cell, Pooled, Row, Table, label
+from .folder import find_file, read_array, read_arrays
+from .report import Gallery, band, document, facts, how, html_table, made_with, note, section, shown
+from .tables import NONE, Cell, Pooled, Row, Table, label, share, three_digits
 
 EPISODE_STEPS = 200  # unless the settings say otherwise
 REFERENCE = ("reference", "reference_frame", "steps", "steps_window", "threshold")
@@ -87,7 +86,7 @@ def main_table(rows: Iterable[Row]) -> Table:
             PAPER.get((item.method, item.cleanup_steps), Cell(NONE)),
             Cell(tables.rounded(item.nodes)),
             Cell(tables.rounded(item.edges)),
-            Cell(_share(tables.mean(row.get("false_edges") for row in item.rows))),
+            Cell(share(tables.mean(row.get("false_edges") for row in item.rows))),
             Cell(tables.milliseconds(item.seconds_per_action)),
         ])  # fmt: skip
     return Table(heads, lines)
@@ -118,10 +117,6 @@ def _key(item: Pooled) -> _Key:
     return item.environment, item.method, item.phase, item.cleanup_steps
 
 
-def _share(value: float | None) -> str:
-    return NONE if value is None else tables.percent(value)
-
-
 # -- figures -----------------------------------------------------------------------------------------------------
 
 
@@ -135,7 +130,7 @@ class RunFiles:
     @cached_property
     def map(self) -> DoomMap:
         """The map of the run."""
-        return DoomMap.read(self.find("map.wad", self.folder))
+        return DoomMap.read(find_file(self.folder, "map.wad"))
 
     @property
     def seeds(self) -> list[int]:
@@ -151,36 +146,21 @@ class RunFiles:
         """The folder of a seed."""
         return self.folder / f"seed{seed}"
 
-    def find(self, name: str, home: Path) -> Path:
-        """A file that must be there."""
-        path = home / name
-        if not path.is_file():
-            raise sgm.SGMError(f"the run has no {path.relative_to(self.folder)}")
-        return path
+    def find(self, name: str, seed: int) -> Path:
+        """A file of a seed that must be there."""
+        return find_file(self.folder, f"seed{seed}/{name}")
 
     def poses(self, seed: int) -> NDArray[np.float64]:
         """(n, 3) x, y and heading of the frames of a seed's buffer."""
-        path = self.find("poses.npy", self.home(seed))
-        try:
-            return np.asarray(np.load(path), np.float64)
-        except (OSError, EOFError, ValueError, TypeError) as error:
-            raise sgm.SGMError(f"{path.relative_to(self.folder)} cannot be read: {error}") from error
+        return read_array(self.folder, f"seed{seed}/poses.npy").astype(np.float64)
 
     def arrays(self, name: str, seed: int, *needed: str) -> dict[str, NDArray[Any]]:
         """The arrays of a seed's .npz file, all these among them."""
-        path = self.find(name, self.home(seed))
-        try:
-            with np.load(path) as content:
-                arrays = dict(content)
-        except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-            raise sgm.SGMError(f"{path.relative_to(self.folder)} cannot be read: {error}") from error
-        if missing := [key for key in needed if key not in arrays]:
-            raise sgm.SGMError(f"{path.relative_to(self.folder)} has no {', '.join(missing)}")
-        return arrays
+        return read_arrays(self.folder, f"seed{seed}/{name}", *needed)
 
     def memory(self, seed: int, method: str) -> sgm.SparseGraphicalMemory:
         """A seed's memory of a method."""
-        return sgm.SparseGraphicalMemory.load(self.find("memory.sgm", self.home(seed) / method), None)
+        return sgm.SparseGraphicalMemory.load(self.find(f"{method}/memory.sgm", seed), None)
 
 
 def draw_figures(files: RunFiles, rows: Sequence[Row], limit: int = EPISODE_STEPS) -> Gallery:
@@ -279,7 +259,7 @@ def _draw_one_episode(gallery: Gallery, files: RunFiles) -> None:
 
 
 def _draw_episode(path: Path, files: RunFiles, seed: int) -> None:
-    trace = json.loads(files.find("episode.json", files.home(seed)).read_text(encoding="utf-8"))
+    trace = json.loads(files.find("episode.json", seed).read_text(encoding="utf-8"))
     figures.episode(path, files.map, files.poses(seed), files.memory(seed, "ours"), trace)
 
 
@@ -332,7 +312,7 @@ def _page(folder: Path, results: dict[str, Any]) -> str:
     parts = [
         section("The maze", maze.html()),
         section("What was run", how(results) + facts(results.get("agent") or {})),
-        section("Results", html_table(main_table(rows)) + _note(_RESULTS_NOTE) + _lost(rows)) if rows else "",
+        section("Results", html_table(main_table(rows)) + note(_RESULTS_NOTE) + _lost(rows)) if rows else "",
         section("The metric and the controller", _quality(results.get("quality") or {})),
         section("Comparison", _comparison(results.get("comparison"))),
         section("Figures", draw_figures(files, rows, limit).html()),
@@ -341,10 +321,6 @@ def _page(folder: Path, results: dict[str, Any]) -> str:
         section("Made with", facts(made_with(results))),
     ]
     return document(rows, parts)
-
-
-def _note(text: str) -> str:
-    return f'<p class="note">{escape(text)}</p>\n'
 
 
 def _lost(rows: Sequence[Row]) -> str:
@@ -362,7 +338,7 @@ def _quality(quality: Mapping[str, Any]) -> str:
     parts = [
         ("Distance, on rollouts it was not trained on", _distance_quality(distance)),
         ("Controller, actions guessed right", _controller_quality(controller)),
-        ("Judged on", _shown(rest)),
+        ("Judged on", shown(rest)),
     ]
     return "".join(f"<h3>{title}</h3>\n{content}" for title, content in parts if content)
 
@@ -374,22 +350,22 @@ def _distance_quality(distance: dict[str, Any]) -> str:
     lines = [
         [
             Cell(f"{100 * float(recall):g} %"),
-            Cell(_figure_of(entry.get("threshold"))),
-            Cell(_share(entry.get("precision"))),
-            Cell(_share(entry.get("false_share", entry.get("false")))),
+            Cell(three_digits(entry.get("threshold"))),
+            Cell(share(entry.get("precision"))),
+            Cell(share(entry.get("false_share", entry.get("false")))),
         ]
         for recall, entry in sorted(accepted.items(), key=lambda item: float(item[0]))
     ]
     if distance.get("auc") is not None:
         distance["auc"] = f"{distance['auc']:.3f}, close pairs against far ones of the same rollout"
-    return (html_table(Table(heads, lines)) if lines else "") + _shown(distance)
+    return (html_table(Table(heads, lines)) if lines else "") + shown(distance)
 
 
 def _controller_quality(controller: dict[str, Any]) -> str:
     """How often the action is right, by how far ahead the goal is."""
     accuracy = controller.pop("accuracy", None) or {}
-    line = [Cell("Accuracy"), *(Cell(_share(value)) for value in accuracy.values())]
-    return (html_table(Table(["Goal so many steps ahead", *accuracy], [line])) if accuracy else "") + _shown(controller)
+    line = [Cell("Accuracy"), *(Cell(share(value)) for value in accuracy.values())]
+    return (html_table(Table(["Goal so many steps ahead", *accuracy], [line])) if accuracy else "") + shown(controller)
 
 
 def _comparison(comparison: Any) -> str:
@@ -400,18 +376,6 @@ def _comparison(comparison: Any) -> str:
         return ""
     if isinstance(comparison, list) and all(isinstance(entry, Mapping) for entry in comparison):
         heads = list(dict.fromkeys(name for entry in comparison for name in entry))
-        lines = [[Cell(_figure_of(entry.get(name))) for name in heads] for entry in comparison]
+        lines = [[Cell(three_digits(entry.get(name))) for name in heads] for entry in comparison]
         return html_table(Table(heads, lines))
     return facts(comparison if isinstance(comparison, dict) else {"comparison": comparison})
-
-
-def _shown(values: Mapping[str, Any]) -> str:
-    return facts({name: _figure_of(value) for name, value in values.items()})
-
-
-def _figure_of(value: Any) -> str:
-    if value is None:
-        return NONE
-    if isinstance(value, float):
-        return f"{value:.3g}"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

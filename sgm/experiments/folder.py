@@ -5,9 +5,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 import sgm
 
@@ -22,6 +26,36 @@ def write_json(path: Path, content: Any) -> None:
     temporary = path.with_name(path.name + ".new")
     temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
     os.replace(temporary, path)
+
+
+def find_file(folder: Path, name: str) -> Path:
+    """A file of a run folder; SGMError if it is missing."""
+    path = folder / name
+    if not path.is_file():
+        raise sgm.SGMError(f"the run has no {name}")
+    return path
+
+
+def read_arrays(folder: Path, name: str, *needed: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz file of a run folder, all these among them."""
+    path = find_file(folder, name)
+    try:
+        with np.load(path) as content:
+            arrays = dict(content)
+    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+        raise sgm.SGMError(f"{name} cannot be read: {error}") from error
+    if missing := [key for key in needed if key not in arrays]:
+        raise sgm.SGMError(f"{name} has no {', '.join(missing)}")
+    return arrays
+
+
+def read_array(folder: Path, name: str) -> NDArray[Any]:
+    """The array of a .npy file of a run folder."""
+    path = find_file(folder, name)
+    try:
+        return np.asarray(np.load(path))
+    except (OSError, EOFError, ValueError, TypeError) as error:
+        raise sgm.SGMError(f"{name} cannot be read: {error}") from error
 
 
 def claim(out: Path, settings: Any, *, resume: bool, free: Iterable[str], left_overs: Iterable[str]) -> None:

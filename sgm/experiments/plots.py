@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 import sgm
 from sgm.envs.mazes import Maze
@@ -74,6 +74,30 @@ def draw_ends(axes: Any, start: NDArray[Any], goal: NDArray[Any]) -> None:
         axes.scatter(
             place[1], place[0], s=size, marker=marker, color="white", edgecolors="black", label=label, zorder=6
         )
+
+
+def draw_picture(axes: Any, picture: ArrayLike, frame: str | None = None) -> None:
+    """A picture without scales, in a frame of this colour if there is one."""
+    axes.imshow(np.asarray(picture), interpolation="nearest")
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set(visible=frame is not None, color=frame, linewidth=3)
+
+
+def some(edges: sgm.Edges, chosen: NDArray[np.bool_]) -> sgm.Edges:
+    """The edges of a mask."""
+    return sgm.Edges(edges.source[chosen], edges.target[chosen], edges.weight[chosen])
+
+
+def ink(drawn: NDArray[np.bool_], most: int) -> float:
+    """How opaque to draw edges: the more there are, the less."""
+    return float(np.clip(most / max(int(drawn.sum()), 1), 0.15, 0.9))
+
+
+def plain(axes: Any, grid: str = "y") -> None:
+    """Two spines and a faint grid."""
+    axes.grid(axis=grid, color="#e4e4e0", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
 
 
 def legend_below(axes: Any, columns: int) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import sgm
 
-_PACKAGES = ("numpy", "scipy", "gymnasium", "torch", "networkx", "matplotlib", "stable-baselines3", "vizdoom")
+_PACKAGES = ("numpy", "scipy", "gymnasium", "torch", "networkx", "matplotlib", "stable-baselines3", "vizdoom", "mujoco")
 
 
 def provenance(command: str) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
@@ -32,6 +32,7 @@ from .tables import (
     pool,
     read_results,
     stage,
+    three_digits,
 )
 
 BROKEN = (sgm.SGMError, OSError, ValueError, KeyError, IndexError, TypeError)  # what a damaged file leads to
@@ -67,8 +68,7 @@ class Gallery:
 
     def html(self) -> str:
         """All figures, then all notes."""
-        notes = (f'<p class="note">{escape(text)}</p>\n' for text in self.problems)
-        return "".join(map(_figure, self.pictures)) + "".join(notes)
+        return "".join(map(_figure, self.pictures)) + "".join(map(note, self.problems))
 
 
 # -- figures -----------------------------------------------------------------------------------------------------
@@ -262,6 +262,16 @@ def _cleanup_tables(rows: Sequence[Row]) -> str:
             title = f"{label(method)}, {environment}"
             parts.append(f"<h3>{escape(title)}</h3>\n{html_table(cleanup_table(items, mine))}")
     return "".join(parts)
+
+
+def note(text: str) -> str:
+    """Small print."""
+    return f'<p class="note">{escape(text)}</p>\n'
+
+
+def shown(values: Mapping[str, Any]) -> str:
+    """Names and values, numbers with three digits."""
+    return facts({name: three_digits(value) for name, value in values.items()})
 
 
 def section(title: str, content: str) -> str:

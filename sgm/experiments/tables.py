@@ -299,6 +299,20 @@ def percent(rate: float) -> str:
     return f"{100 * rate:.1f} %"
 
 
+def share(value: float | None) -> str:
+    """`percent` of what may be unknown."""
+    return NONE if value is None else percent(value)
+
+
+def three_digits(value: Any) -> str:
+    """A number with three digits, anything else as JSON has it."""
+    if value is None:
+        return NONE
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def episodes_text(item: Pooled) -> str:
     """How many seeds and episodes were pooled."""
     if len(set(item.episodes)) == 1:

@@ -116,6 +116,17 @@ class OdometryNavigator(VisualNavigator):
                 gaps = np.hypot(*(self.places[order, :2] - odometry[episode, :2]).T)
                 self.wrong_goals[episode].update(order[gaps < self.radius].tolist())
 
+    def _rank_goals(self, steps: NDArray[np.float32]) -> Ints:
+        """The nodes to try; none of them within `radius` of a nearer one, where the goal would be found as well."""
+        chosen: list[int] = []
+        for node in np.argsort(steps, kind="stable").tolist():
+            gaps = self.places[chosen, :2] - self.places[node, :2]
+            if not (np.square(gaps).sum(axis=1) < self.radius**2).any():
+                chosen.append(node)
+            if len(chosen) == self.tries:
+                break
+        return np.array(chosen)
+
     def _set_out(self, episode: int, start: int, goal: int, following: NDArray[np.int32]) -> None:
         super()._set_out(episode, start, goal, following)
         self._look_ahead(episode)

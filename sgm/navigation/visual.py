@@ -264,8 +264,7 @@ class VisualNavigator(Navigator):
                 if goal_nodes is not None:
                     order = np.asarray(goal_nodes)[episode : episode + 1]
                 else:
-                    steps = self.sight.from_nodes(goals[episode])
-                    order = np.argsort(steps, kind="stable")[: self.tries]
+                    order = self._rank_goals(self.sight.from_nodes(goals[episode]))
                 self.goal_order[episode] = order
             belief = -to_nodes[episode] if self.localiser is None else self.localiser.belief[episode]
             self.attempts[episode], self.previous[episode], self.phase[episode] = 0, NOWHERE, LOST
@@ -278,6 +277,10 @@ class VisualNavigator(Navigator):
                 if np.isfinite(cost).sum() > 1 or len(left) == 1:
                     self._set_out(episode, at, goal, following)
                     break
+
+    def _rank_goals(self, steps: NDArray[np.float32]) -> Ints:
+        """The nodes to try, by (V,) steps from each to the goal."""
+        return np.argsort(steps, kind="stable")[: self.tries]
 
     def _set_out(self, episode: int, start: int, goal: int, following: NDArray[np.int32]) -> None:
         nodes = [start]

@@ -1,0 +1,145 @@
+"""What pictures look like: the means of a β-VAE, the paper's features for perceptual consistency (SafetyGym).
+
+The encoder is the distance's, as in the paper, except that it ends in two dense layers, mean and log-variance, without
+a LayerNorm: means of a fixed length would leave the divergence nothing to lower.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from sgm.memory.errors import InputError
+
+from .bilinear import convolutions
+from .encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
+from .fit import fit, load_network, save_network
+
+_FORMAT = "sgm-vae-1"
+Floats = NDArray[np.float32]
+
+
+@dataclasses.dataclass(frozen=True)
+class VAEConfig:
+    """Hyper-parameters."""
+
+    width: int = 32  # channels of each convolution
+    latent: int = 50  # numbers of a feature
+    beta: float = 1.0  # of the divergence, against half the squared error summed over a picture from -1 to 1
+    iterations: int = 1_500  # updates
+    batch: int = 128  # pictures of an update
+    learning_rate: float = 1e-3  # of AdamW, at its highest
+
+
+class Means(nn.Sequential):
+    """The half of the encoder that features come from: pictures to means."""
+
+    def __init__(self, config: VAEConfig, size: tuple[int, int]) -> None:
+        """Make an untrained one for pictures of this (width, height)."""
+        body, shape = convolutions(size, config.width)
+        super().__init__(body, nn.Flatten(), nn.Linear(int(np.prod(shape)), config.latent))
+
+
+class VAE(nn.Module):
+    """Encoder and decoder; the decoder mirrors the encoder."""
+
+    def __init__(self, config: VAEConfig, size: tuple[int, int]) -> None:
+        """Make an untrained network for pictures of this (width, height)."""
+        super().__init__()
+        if size[0] % 8 or size[1] % 8:
+            raise InputError(f"pictures are {size[0]} × {size[1]}: expected multiples of 8 pixels, to be drawn again")
+        width, (_, self.shape) = config.width, convolutions(size, config.width)
+        numbers = int(np.prod(self.shape))
+        self.means = Means(config, size)
+        self.log_variances = nn.Linear(numbers, config.latent)
+        self.unfold = nn.Linear(config.latent, numbers)
+        self.decoder = nn.Sequential(
+            nn.ReLU(inplace=True), nn.ConvTranspose2d(width, width, 3, 1, 1),
+            nn.ReLU(inplace=True), nn.ConvTranspose2d(width, width, 4, 2, 1),
+            nn.ReLU(inplace=True), nn.ConvTranspose2d(width, 3, 8, 4, 2),
+        )  # fmt: skip
+        self.decoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def encode(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, 3, height, width) pictures to (n, latent) means and log-variances."""
+        body, flatten, last = self.means
+        numbers = flatten(body(pictures))
+        return last(numbers), self.log_variances(numbers)
+
+    def decode(self, latents: Tensor) -> Tensor:
+        """(n, latent) to (n, 3, height, width)."""
+        return self.decoder(self.unfold(latents).view(-1, *self.shape))
+
+
+class VAEFeatures:
+    """Pictures to the means of their latents: `features` of a memory, which compares them by the L2 norm."""
+
+    def __init__(self, network: Means, size: tuple[int, int], config: VAEConfig) -> None:
+        """Take a trained network."""
+        self.network, self.size, self.config = network, size, config
+        self.inference = for_inference(network)
+
+    def __call__(self, observations: ArrayLike) -> Floats:
+        """(n, height, width, 3) uint8 pictures to (n, latent)."""
+        return run(self.inference, check_pictures(observations, self.size))
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells these features from others."""
+        return digest(self.network)
+
+    def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
+        """Write a safetensors file, of what makes means only: no decoder, no variances. `facts` say how it was made."""
+        save_network(path, _FORMAT, self.network, self.size, self.config, facts)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> VAEFeatures:
+        """Read what `save` wrote; StoreError if the file is anything else."""
+        network, size, config, _ = load_network(path, _FORMAT, VAEConfig, Means)
+        return cls(network, size, config)
+
+
+def train_vae(
+    frames: Pictures,
+    config: VAEConfig | None = None,
+    *,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    progress: bool = True,
+) -> VAEFeatures:
+    """Train on pictures of exploration: (episodes, pictures, height, width, 3) uint8."""
+    config = config or VAEConfig()
+    episodes, length, size = check_rollouts(frames, 1)
+    torch.manual_seed(seed)
+    network = VAE(config, size)
+
+    def loss(random: np.random.Generator) -> Tensor:
+        rows, times = random.integers(episodes, size=config.batch), random.integers(length, size=config.batch)
+        noise = torch.from_numpy(random.standard_normal((config.batch, config.latent), np.float32))
+        return negative_bound(network, to_input(frames[rows, times]), noise, config.beta)
+
+    settings = {**dataclasses.asdict(config), "kind": "vae", "frames": list(frames.shape)}
+    fit(
+        network, loss, config.iterations, seed=seed, learning_rate=config.learning_rate, checkpoint=checkpoint,
+        settings=settings, description="train features", progress=progress,
+    )  # fmt: skip
+    return VAEFeatures(network.means, size, config)
+
+
+def negative_bound(network: VAE, pictures: Tensor, noise: Tensor, beta: float) -> Tensor:
+    """What a β-VAE lowers: half the squared error of a picture drawn again, and β times the divergence, in nats.
+
+    (n, 3, height, width) pictures and (n, latent) standard normal noise to the mean over pictures.
+    """
+    means, log_variances = network.encode(pictures)
+    drawn = network.decode(means + noise * (log_variances / 2).exp())
+    error = (drawn - pictures).square().sum() / 2
+    divergence = (means.square() + log_variances.exp() - log_variances - 1).sum() / 2
+    return (error + beta * divergence) / len(pictures)

@@ -1,0 +1,364 @@
+"""The paper's third benchmark, whole: explore, train, build, evaluate, clean up, evaluate, report.
+
+Every finished piece is on disk before the next one begins, and each has seeds of its own, so a run that was interrupted
+goes on to the same result, and runs of some layouts, seeds, methods and policies make up one of all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgm
+from sgm.navigation import Cleaner, Evaluation, OdometryNavigator, evaluate_tasks
+
+from .folder import claim, read_json, write_json
+from .provenance import provenance
+from .safety_networks import FALSE, HELD_OUT, Networks, networks
+from .safety_settings import CRITERIA, FREE, POLICIES, SCHEMA, SafetySettings
+
+if TYPE_CHECKING:
+    from sgm.envs.safety import Rollouts, SafetyRoomsVectorEnv, Tasks
+
+# One way of building and one agent for every method; the paper's MaxSteps and k.
+BUILD: dict[str, Any] = {"max_dist": 9.0, "k": 6}
+AGENT: dict[str, Any] = {"max_steps": 25, "radius": 0.3, "ahead": 3}
+AGENTS: dict[str, dict[str, Any]] = {
+    "plain": {},  # forgets what failed
+    "persistent": {"penalty": 50.0, "tries": 8},  # avoids it for the rest of the episode
+}
+CLEANUP_EPISODE = 300
+
+
+@dataclasses.dataclass
+class Buffer:
+    """What a seed's memories are built from."""
+
+    frames: NDArray[np.uint8]  # (n, 64, 64, 3)
+    odometry: NDArray[np.float32]  # (n, 6)
+
+
+class SafetyRun:
+    """A run in a folder."""
+
+    def __init__(
+        self, settings: SafetySettings, out: Path, *, command: str = "", resume: bool = True, progress: bool = True
+    ) -> None:
+        """Begin in `out`, or go on there if it holds an unfinished run of the same settings.
+
+        `command` is what the results say made them.
+        """
+        self.command, self.settings, self.out, self.progress = command, settings, out, progress
+        folder = "layout*/seed*"
+        claim(
+            out, settings, resume=resume, free=FREE,
+            left_overs=(f"{folder}/networks/*", f"{folder}/*.*", f"{folder}/*/*.*", f"{folder}/*/*/*.*"),
+        )  # fmt: skip
+
+    def run(self) -> Path:
+        """Do everything; the path of the report."""
+        from . import safety_report
+
+        for layout in self.settings.layouts:
+            for seed in self.settings.seeds:
+                piece = SafetyPiece(self, layout, seed)
+                try:
+                    piece.run()
+                finally:
+                    piece.close()
+        rows = self.write_results()
+        print("\n" + safety_report.console_table(rows))
+        path = safety_report.write_report(self.out)
+        print(f"\nreport: {path}")
+        return path
+
+    def write_results(self) -> list[dict[str, Any]]:
+        """Gather the rows of all finished pieces into results.json."""
+        rows: list[dict[str, Any]] = []
+        quality, choices = {}, {}
+        for layout in self.settings.layouts:
+            for seed in self.settings.seeds:
+                folder, name = self.folder(layout, seed), f"layout{layout}/seed{seed}"
+                quality[name] = read_json(folder / "networks" / "quality.json")
+                for method in self.settings.methods:
+                    if choice := read_json(folder / method / "choice.json"):
+                        choices[f"{name}/{method}"] = choice
+                    for policy in self.settings.policies:
+                        state = read_json(folder / method / policy / "state.json")
+                        rows += state["rows"] if state else []
+        content = {
+            "schema": SCHEMA,
+            "benchmark": "safety",
+            **provenance(self.command),
+            "settings": dataclasses.asdict(self.settings),
+            "agent": {**BUILD, **AGENT, "agents": AGENTS},
+            "quality": quality,
+            "thresholds": choices,
+            "rows": rows,
+        }
+        write_json(self.out / "results.json", content)
+        return rows
+
+    def folder(self, layout: int, seed: int) -> Path:
+        """Where a piece is."""
+        return self.out / f"layout{layout}" / f"seed{seed}"
+
+    def say(self, text: str) -> None:
+        """Tell the user what happens."""
+        print(text, flush=True)
+
+
+class SafetyPiece:
+    """One layout and one seed of a run."""
+
+    def __init__(self, run: SafetyRun, layout: int, seed: int) -> None:
+        """Work in the piece's own folder."""
+        from sgm.envs.safety_layouts import generate
+
+        self.parent, self.settings, self.layout_seed, self.seed = run, run.settings, layout, seed
+        self.layout = generate(layout)
+        self.folder = run.folder(layout, seed)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.name = f"layout {layout}, seed {seed}"
+
+    def run(self) -> None:
+        """Do what is not done yet."""
+        for method in self.settings.methods:
+            for policy in self.settings.policies:
+                if not self._finished(method, policy):
+                    self._run_chain(method, policy)
+                    self.parent.write_results()
+        from . import safety_evidence
+
+        if not safety_evidence.is_written(self.folder):
+            safety_evidence.write(self)
+
+    def close(self) -> None:
+        """Stop the simulators."""
+        if "env" in self.__dict__:
+            self.env.close()
+            del self.env
+
+    # -- what the methods share ----------------------------------------------------------------------------------
+
+    @cached_property
+    def env(self) -> SafetyRoomsVectorEnv:
+        """The robots; what they see is drawn only when it is asked for."""
+        from sgm.envs.safety import SafetyRoomsVectorEnv
+
+        return SafetyRoomsVectorEnv(
+            self.settings.robots, layout=self.layout, workers=self.settings.workers, pictures=False,
+            max_episode_steps=self.settings.episode_steps,
+        )  # fmt: skip
+
+    def _seed(self, purpose: int) -> int:
+        """A seed for one purpose of this piece: nothing that is random is used twice."""
+        return int(np.random.SeedSequence([self.layout_seed, self.seed, purpose]).generate_state(1)[0])
+
+    @cached_property
+    def rollouts(self) -> Rollouts:
+        """Random exploration."""
+        from sgm.envs.safety import explore
+
+        settings = self.settings
+        self.parent.say(f"{self.name}: exploring, {settings.rollouts} × {settings.rollout_steps:,} random steps")
+        return explore(
+            self.env, settings.rollouts, settings.rollout_steps, self._seed(0), progress=self.parent.progress
+        )  # fmt: skip
+
+    def _held_out(self) -> Rollouts:
+        from sgm.envs.safety import explore
+
+        return explore(self.env, min(HELD_OUT, self.settings.rollouts), self.settings.rollout_steps, self._seed(1))
+
+    @cached_property
+    def networks(self) -> Networks:
+        """What was learned."""
+        import torch
+        from threadpoolctl import threadpool_limits
+
+        found = networks(
+            self.settings, self.folder / "networks", self.seed, lambda: self.rollouts, self._held_out,
+            lambda text: self.parent.say(f"{self.name}: {text}"), self.parent.command, self.parent.progress,
+        )  # fmt: skip
+        # Training is over: from here on the simulators need the other cores, and threads that wait for work take them.
+        torch.set_num_threads(1)
+        threadpool_limits(1)
+        return found
+
+    @cached_property
+    def buffer(self) -> Buffer:
+        """A random part of the exploration, in random order."""
+        path = self.folder / "buffer.npz"
+        if not path.exists():
+            found = self.rollouts
+            frames = found.frames.reshape(-1, *found.frames.shape[2:])
+            chosen = np.random.default_rng(self._seed(2)).permutation(len(frames))[: self.settings.candidates]
+            odometry = found.odometry.reshape(len(frames), -1)[chosen]
+            temporary = path.with_suffix(".new.npz")
+            np.savez_compressed(temporary, frames=frames[chosen], odometry=odometry)
+            os.replace(temporary, path)
+        with np.load(path) as stored:
+            return Buffer(stored["frames"], stored["odometry"])
+
+    @cached_property
+    def tasks(self) -> Tasks:
+        """The tasks of this piece: all methods and phases meet the same starts and goals."""
+        from sgm.envs.safety import Tasks
+
+        return Tasks.draw(self.layout, self.settings.tasks, self._seed(3))
+
+    @cached_property
+    def task_pictures(self) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """What is seen at the starts and at the goals."""
+        return self.env.see(self.tasks.starts), self.env.see(self.tasks.goals)
+
+    # -- memories ------------------------------------------------------------------------------------------------
+
+    def memory(self, method: str, policy: str) -> tuple[sgm.SparseGraphicalMemory, NDArray[np.float32]]:
+        """The memory of a method before any cleanup, and (V, 3) where its nodes were seen."""
+        folder = self.folder / method
+        if not (folder / "places.npy").exists():
+            folder.mkdir(parents=True, exist_ok=True)
+            memory, chosen = self._build(method)
+            memory.save(folder / "built.sgm")
+            np.save(folder / "places.npy", self.buffer.odometry[chosen, :3])
+        return self._load(folder / "built.sgm", policy), np.load(folder / "places.npy")
+
+    def _load(self, path: Path, policy: str) -> sgm.SparseGraphicalMemory:
+        found = self.networks
+        return sgm.SparseGraphicalMemory.load(path, found.distance, found.features, policy=POLICIES[policy])
+
+    def _build(self, method: str) -> tuple[sgm.SparseGraphicalMemory, NDArray[np.int64]]:
+        """Build a method's memory; also which observations of the buffer its nodes are."""
+        frames, found = self.buffer.frames, self.networks
+        if method == "consptm":
+            dense = sgm.SparseGraphicalMemory(found.distance, found.features, criterion="none", **BUILD)
+            dense.extend(frames, progress=self.parent.progress)
+            return dense, dense.nodes
+        choice = sgm.choose_threshold(
+            found.distance, frames, self.settings.nodes, features=found.features, seed=self._seed(4),
+            criterion="two-way" if method == "both" else method, tau_p="auto" if method == "both" else None, orders=3,
+            progress=self.parent.progress, **BUILD,
+        )  # fmt: skip
+        write_json(self.folder / method / "choice.json", choice.asdict())
+        return choice.memory, choice.stream
+
+    def navigator(
+        self, memory: sgm.SparseGraphicalMemory, places: NDArray[np.float32], agent: str = "plain", clean: bool = False
+    ) -> OdometryNavigator:
+        """An agent over a memory."""
+        return OdometryNavigator(
+            memory, self.networks.controller, places=places, look=self.env.look, clean=clean, **AGENT, **AGENTS[agent]
+        )
+
+    # -- one method under one policy -----------------------------------------------------------------------------
+
+    def _finished(self, method: str, policy: str) -> bool:
+        state = read_json(self.folder / method / policy / "state.json")
+        return bool(state and state["done"] >= self.settings.cleanup_steps)
+
+    def _run_chain(self, method: str, policy: str) -> None:
+        """Evaluate, and clean up and evaluate by the schedule, from where it stands."""
+        folder = self.folder / method / policy
+        folder.mkdir(parents=True, exist_ok=True)
+        state = read_json(folder / "state.json")
+        memory, places = self.memory(method, policy)
+        if state is None:
+            state = self._keep(folder, memory, self._rows(method, policy, 0, memory, places, None), 0)
+        else:
+            memory = self._load(folder / state["memory"], policy)
+        for target in self.settings.schedule:
+            if target <= state["done"]:
+                continue
+            cleaner = Cleaner(
+                self.navigator(memory, places, clean=True), self.env, seed=[self._seed(5), state["done"]],
+                options={"goals": None}, episode_steps=CLEANUP_EPISODE,
+            )  # fmt: skip
+            self.env.max_episode_steps = None
+            report = cleaner.run(target - state["done"], self.parent.progress)
+            self.env.max_episode_steps = self.settings.episode_steps
+            rows = [*state["rows"], *self._rows(method, policy, target, memory, places, report.seconds)]
+            state = self._keep(folder, memory, rows, target)
+
+    def _keep(self, folder: Path, memory: sgm.SparseGraphicalMemory, rows: list[Any], done: int) -> dict[str, Any]:
+        """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
+        before = read_json(folder / "state.json")
+        final = done >= self.settings.cleanup_steps
+        name = "memory.sgm" if final else f"memory-{done}.sgm"
+        state = {"rows": rows, "done": done, "memory": name}
+        memory.save(folder / name)
+        write_json(folder / "state.json", state)
+        if before and before["memory"] != name:
+            (folder / before["memory"]).unlink(missing_ok=True)
+        return state
+
+    def _rows(
+        self, method: str, policy: str, steps: int, memory: sgm.SparseGraphicalMemory, places: NDArray[np.float32],
+        seconds: float | None,
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Evaluate every agent."""
+        graph = self._graph(memory, places)
+        rows = []
+        for agent in self.settings.agents:
+            result = evaluate_tasks(
+                self.navigator(memory, places, agent), self.env, self.tasks, progress=self.parent.progress
+            )
+            rows.append(
+                {
+                    "environment": f"safety:rooms{self.layout_seed}",
+                    "layout": self.layout_seed,
+                    "method": method,
+                    "policy": policy,
+                    "agent": agent,
+                    "seed": self.seed,
+                    "phase": "cleaned" if steps else "initial",
+                    "cleanup_steps": steps,
+                    "cleanup_seconds": seconds,
+                    **result.asdict(),
+                    **graph,
+                }
+            )
+            self._say_row(method, policy, agent, steps, result, graph)
+        return rows
+
+    def _graph(self, memory: sgm.SparseGraphicalMemory, places: NDArray[np.float32]) -> dict[str, Any]:
+        """What is wrong with a memory, by the true places."""
+        lengths = edge_lengths(memory.edges(), places)
+        starts, goals = self.task_pictures
+        at = places[memory.steps_to_nodes(starts).argmin(axis=1), :2]
+        to = places[memory.steps_from_nodes(goals).argmin(axis=1), :2]
+        return {
+            "nodes": len(memory),
+            "edges": len(lengths),
+            "largest_part": memory.largest_part(),
+            "false_edges": float((lengths > FALSE).mean()) if len(lengths) else None,
+            "false_starts": float((np.hypot(*(at - self.tasks.starts[:, :2]).T) > FALSE).mean()),
+            "false_goals": float((np.hypot(*(to - self.tasks.goals[:, :2]).T) > FALSE).mean()),
+        }
+
+    def _say_row(
+        self, method: str, policy: str, agent: str, steps: int, result: Evaluation, graph: dict[str, Any]
+    ) -> None:
+        low, high = result.ci95
+        after = f" after {steps:,} cleanup steps" if steps else ""
+        self.parent.say(
+            f"{self.name}: {method}, {policy}, {agent}{after}: {result.rate:.1%} of {result.episodes} "
+            f"[{low:.1%}, {high:.1%}], {graph['nodes']:,} nodes, {graph['edges']:,} edges, "
+            f"{graph['false_edges'] or 0:.1%} false, {graph['largest_part'] / graph['nodes']:.0%} connected"
+        )
+
+
+def edge_lengths(edges: sgm.Edges, places: NDArray[np.float32]) -> NDArray[np.float64]:
+    """(E,) true lengths of edges, metres."""
+    ends = places[:, :2].astype(np.float64)
+    return np.hypot(*(ends[edges.source] - ends[edges.target]).T)
+
+
+__all__ = ["AGENT", "AGENTS", "BUILD", "CRITERIA", "Buffer", "SafetyPiece", "SafetyRun", "edge_lengths"]
