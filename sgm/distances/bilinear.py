@@ -11,6 +11,7 @@ other pictures. Where this differs:
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import os
 from pathlib import Path
@@ -30,6 +31,7 @@ from .fit import fit, load_network, save_network
 from .quality import close_pairs
 
 _FORMAT = "sgm-bilinear-1"
+_ENDLESS = 1e30  # steps; a distance must be finite
 _SAMPLES = 6_000  # pairs that calibrate, over all lags
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -143,15 +145,19 @@ class BilinearDistance:
         np.exp(exponents, out=exponents)
         return np.minimum(exponents, longest, out=exponents)
 
+    def unlimited(self) -> BilinearDistance:
+        """The same distance without an end, to judge it by: beyond the end all pairs are equally far."""
+        other = copy.copy(self)
+        other.scale = np.array([*self.scale[:2], _ENDLESS], np.float32)
+        return other
+
     def calibrate(self, frames: Pictures, seed: int = 0) -> None:
         """Find c and T in rollouts (episodes, pictures, height, width, 3): medians of 1 at lag 1, MaxSteps at MaxSteps.
 
         If MaxSteps lies beyond `longest`, the median there is `longest`.
         """
         last = self.config.max_steps
-        check_rollouts(frames, last + 1)
-        windows = draw_windows(self.embed, frames, last, _SAMPLES, seed)
-        closeness = np.einsum("ne,nle->nl", windows[:, 0] @ self.matrix, windows[:, 1:])
+        closeness = self._closeness_ahead(frames, seed)
         medians = np.median(closeness, axis=0)
         if not medians[0] > medians[-1]:
             raise InputError(
@@ -161,6 +167,18 @@ class BilinearDistance:
         temperature = (medians[0] - medians[-1]) / np.log(last)
         self.scale = np.array([medians[0], temperature, self.config.longest], np.float32)
         self.medians = np.median(self.steps(closeness), axis=0).astype(np.float32)
+
+    def medians_of(self, frames: Pictures, seed: int = 0) -> dict[str, float]:
+        """Median steps at lags 1 … MaxSteps in other rollouts than those of the calibration."""
+        medians = np.median(self.steps(self._closeness_ahead(frames, seed)), axis=0)
+        return {str(lag): float(median) for lag, median in enumerate(medians, start=1)}
+
+    def _closeness_ahead(self, frames: Pictures, seed: int) -> Floats:
+        """(n, MaxSteps) closeness of pictures and those 1 … MaxSteps steps later."""
+        last = self.config.max_steps
+        check_rollouts(frames, last + 1)
+        windows = draw_windows(self.embed, frames, last, _SAMPLES, seed)
+        return np.einsum("ne,nle->nl", windows[:, 0] @ self.matrix, windows[:, 1:])
 
     @property
     def fingerprint(self) -> str:

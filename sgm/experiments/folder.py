@@ -58,7 +58,15 @@ def read_array(folder: Path, name: str) -> NDArray[Any]:
         raise sgm.SGMError(f"{name} cannot be read: {error}") from error
 
 
-def claim(out: Path, settings: Any, *, resume: bool, free: Iterable[str], left_overs: Iterable[str]) -> None:
+def claim(
+    out: Path,
+    settings: Any,
+    *,
+    resume: bool,
+    free: Iterable[str],
+    left_overs: Iterable[str],
+    constants: dict[str, Any] | None = None,
+) -> None:
     """Take a folder for a run, or refuse one that holds a run of other settings.
 
     Args:
@@ -67,9 +75,10 @@ def claim(out: Path, settings: Any, *, resume: bool, free: Iterable[str], left_o
         resume: go on with what the folder holds; otherwise what matches `left_overs` is removed.
         free: names of settings that may differ: each of their values has a folder of its own.
         left_overs: patterns of files of an earlier run.
+        constants: what else must not differ.
     """
     path = out / "settings.json"
-    mine = json.loads(json.dumps(dataclasses.asdict(settings)))
+    mine = json.loads(json.dumps({**dataclasses.asdict(settings), **(constants or {})}))
     for name in free:
         del mine[name]
     theirs = read_json(path) if resume else None

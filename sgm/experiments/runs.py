@@ -151,7 +151,8 @@ def _runs(folders: Sequence[Path]) -> tuple[list[Run], tuple[str, ...]]:
 def _finished(series: Sequence[Series]) -> tuple[Series, ...]:
     """Without what was only evaluated before cleanup, where another policy of the same method went on to clean.
 
-    Before cleanup all policies have the same graph, so that one evaluation stands for all of them.
+    Before cleanup all policies have the same graph, but not the same prices: an evaluation of another policy stands in
+    only where there is none of its own.
     """
     groups: dict[tuple[Any, ...], list[Series]] = {}
     for item in series:

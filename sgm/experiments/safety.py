@@ -6,8 +6,10 @@ goes on to the same result, and runs of some layouts, seeds, methods and policie
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sgm
-from sgm.navigation import Cleaner, Evaluation, OdometryNavigator, evaluate_tasks
+from sgm.navigation import Cleaner, Evaluation, MemorySight, OdometryNavigator, evaluate_tasks
 
 from .folder import claim, read_json, write_json
 from .provenance import provenance
 from .safety_networks import FALSE, HELD_OUT, Networks, networks
-from .safety_settings import CRITERIA, FREE, POLICIES, SCHEMA, SafetySettings
+from .safety_settings import FREE, METHODS, POLICIES, SCHEMA, SafetySettings
 
 if TYPE_CHECKING:
     from sgm.envs.safety import Rollouts, SafetyRoomsVectorEnv, Tasks
@@ -55,11 +57,9 @@ class SafetyRun:
         `command` is what the results say made them.
         """
         self.command, self.settings, self.out, self.progress = command, settings, out, progress
-        folder = "layout*/seed*"
-        claim(
-            out, settings, resume=resume, free=FREE,
-            left_overs=(f"{folder}/networks/*", f"{folder}/*.*", f"{folder}/*/*.*", f"{folder}/*/*/*.*"),
-        )  # fmt: skip
+        chosen = [f"layout{layout}/seed{seed}" for layout in settings.layouts for seed in settings.seeds]
+        patterns = [f"{folder}/{end}" for folder in chosen for end in ("networks/*", "*.*", "*/*.*", "*/*/*.*")]
+        claim(out, settings, resume=resume, free=FREE, left_overs=patterns, constants={"agent": self.agent})
 
     def run(self) -> Path:
         """Do everything; the path of the report."""
@@ -78,26 +78,37 @@ class SafetyRun:
         print(f"\nreport: {path}")
         return path
 
+    @property
+    def agent(self) -> dict[str, Any]:
+        """What all methods share."""
+        return {**BUILD, **AGENT, "agents": AGENTS, "cleanup_episode": CLEANUP_EPISODE}
+
     def write_results(self) -> list[dict[str, Any]]:
-        """Gather the rows of all finished pieces into results.json."""
+        """Gather the rows of all finished pieces of the folder, also those of other commands, into results.json."""
         rows: list[dict[str, Any]] = []
         quality, choices = {}, {}
-        for layout in self.settings.layouts:
-            for seed in self.settings.seeds:
-                folder, name = self.folder(layout, seed), f"layout{layout}/seed{seed}"
-                quality[name] = read_json(folder / "networks" / "quality.json")
-                for method in self.settings.methods:
-                    if choice := read_json(folder / method / "choice.json"):
-                        choices[f"{name}/{method}"] = choice
-                    for policy in self.settings.policies:
-                        state = read_json(folder / method / policy / "state.json")
-                        rows += state["rows"] if state else []
+        for folder in sorted(self.out.glob("layout*/seed*")):
+            name = f"{folder.parent.name}/{folder.name}"
+            quality[name] = read_json(folder / "networks" / "quality.json")
+            for method in METHODS:
+                if choice := read_json(folder / method / "choice.json"):
+                    choices[f"{name}/{method}"] = choice
+                for policy in POLICIES:
+                    state = read_json(folder / method / policy / "state.json")
+                    rows += state["rows"] if state else []
+        found = {
+            name: sorted({row[key] for row in rows}, key=known.index if known else None)
+            for name, key, known in (
+                ("layouts", "layout", ()), ("seeds", "seed", ()), ("methods", "method", METHODS),
+                ("policies", "policy", tuple(POLICIES)),
+            )
+        }  # fmt: skip
         content = {
             "schema": SCHEMA,
             "benchmark": "safety",
             **provenance(self.command),
-            "settings": dataclasses.asdict(self.settings),
-            "agent": {**BUILD, **AGENT, "agents": AGENTS},
+            "settings": {**dataclasses.asdict(self.settings), **found},
+            "agent": self.agent,
             "quality": quality,
             "thresholds": choices,
             "rows": rows,
@@ -129,15 +140,20 @@ class SafetyPiece:
 
     def run(self) -> None:
         """Do what is not done yet."""
-        for method in self.settings.methods:
-            for policy in self.settings.policies:
-                if not self._finished(method, policy):
-                    self._run_chain(method, policy)
-                    self.parent.write_results()
         from . import safety_evidence
 
-        if not safety_evidence.is_written(self.folder):
-            safety_evidence.write(self)
+        chains = [(method, policy) for method in self.settings.methods for policy in self.settings.policies]
+        left = [chain for chain in chains if not self._finished(*chain)]
+        if not left and safety_evidence.is_written(self.folder):
+            return
+        _ = self.networks
+        # Training is over: from here on the simulators need the other cores, and threads that wait for work take them.
+        with one_thread():
+            for method, policy in left:
+                self._run_chain(method, policy)
+                self.parent.write_results()
+            if not safety_evidence.is_written(self.folder):
+                safety_evidence.write(self)
 
     def close(self) -> None:
         """Stop the simulators."""
@@ -180,17 +196,10 @@ class SafetyPiece:
     @cached_property
     def networks(self) -> Networks:
         """What was learned."""
-        import torch
-        from threadpoolctl import threadpool_limits
-
-        found = networks(
+        return networks(
             self.settings, self.folder / "networks", self.seed, lambda: self.rollouts, self._held_out,
             lambda text: self.parent.say(f"{self.name}: {text}"), self.parent.command, self.parent.progress,
         )  # fmt: skip
-        # Training is over: from here on the simulators need the other cores, and threads that wait for work take them.
-        torch.set_num_threads(1)
-        threadpool_limits(1)
-        return found
 
     @cached_property
     def buffer(self) -> Buffer:
@@ -228,7 +237,9 @@ class SafetyPiece:
             folder.mkdir(parents=True, exist_ok=True)
             memory, chosen = self._build(method)
             memory.save(folder / "built.sgm")
-            np.save(folder / "places.npy", self.buffer.odometry[chosen, :3])
+            temporary = folder / "places.new.npy"
+            np.save(temporary, self.buffer.odometry[chosen, :3])
+            os.replace(temporary, folder / "places.npy")
         return self._load(folder / "built.sgm", policy), np.load(folder / "places.npy")
 
     def _load(self, path: Path, policy: str) -> sgm.SparseGraphicalMemory:
@@ -244,7 +255,7 @@ class SafetyPiece:
             return dense, dense.nodes
         choice = sgm.choose_threshold(
             found.distance, frames, self.settings.nodes, features=found.features, seed=self._seed(4),
-            criterion="two-way" if method == "both" else method, tau_p="auto" if method == "both" else None, orders=3,
+            criterion="two-way" if method == "both" else method, tau_p="auto" if method == "both" else None,
             progress=self.parent.progress, **BUILD,
         )  # fmt: skip
         write_json(self.folder / method / "choice.json", choice.asdict())
@@ -255,8 +266,13 @@ class SafetyPiece:
     ) -> OdometryNavigator:
         """An agent over a memory."""
         return OdometryNavigator(
-            memory, self.networks.controller, places=places, look=self.env.look, clean=clean, **AGENT, **AGENTS[agent]
-        )
+            memory, self.networks.controller, places=places, look=self.env.look, sight=self._sight(memory),
+            clean=clean, **AGENT, **AGENTS[agent],
+        )  # fmt: skip
+
+    def _sight(self, memory: sgm.SparseGraphicalMemory) -> MemorySight:
+        """Without an end to distances: beyond it all nodes are equally far, and one of them is the nearest."""
+        return MemorySight(memory, self.networks.distance.unlimited())
 
     # -- one method under one policy -----------------------------------------------------------------------------
 
@@ -322,6 +338,7 @@ class SafetyPiece:
                     "cleanup_steps": steps,
                     "cleanup_seconds": seconds,
                     **result.asdict(),
+                    "outcomes": "".join("01"[int(won)] for won in result.successes),
                     **graph,
                 }
             )
@@ -332,8 +349,9 @@ class SafetyPiece:
         """What is wrong with a memory, by the true places."""
         lengths = edge_lengths(memory.edges(), places)
         starts, goals = self.task_pictures
-        at = places[memory.steps_to_nodes(starts).argmin(axis=1), :2]
-        to = places[memory.steps_from_nodes(goals).argmin(axis=1), :2]
+        sight = self._sight(memory)
+        at = places[sight.to_nodes(starts).argmin(axis=1), :2]
+        to = places[[int(sight.from_nodes(goal).argmin()) for goal in goals], :2]
         return {
             "nodes": len(memory),
             "edges": len(lengths),
@@ -361,4 +379,16 @@ def edge_lengths(edges: sgm.Edges, places: NDArray[np.float32]) -> NDArray[np.fl
     return np.hypot(*(ends[edges.source] - ends[edges.target]).T)
 
 
-__all__ = ["AGENT", "AGENTS", "BUILD", "CRITERIA", "Buffer", "SafetyPiece", "SafetyRun", "edge_lengths"]
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Numbers are computed by one thread in here."""
+    import torch
+    from threadpoolctl import threadpool_limits
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1):
+            yield
+    finally:
+        torch.set_num_threads(before)

@@ -133,11 +133,12 @@ def judge(found: Networks, held: Rollouts) -> dict[str, Any]:
 
     poses = held.odometry[..., :3] * np.array([1, 1, 180 / np.pi])
     judged = quality(
-        found.distance, held.frames, poses, near=NEAR, heading=HEADING, far=FALSE, reach=10, apart=50
+        found.distance.unlimited(), held.frames, poses, near=NEAR, heading=HEADING, far=FALSE, reach=10, apart=50
     ).asdict()  # fmt: skip
     accepted = {str(item.pop("recall")): item for item in judged.pop("accepted")}
+    seen = {"held_out_medians": found.distance.medians_of(held.frames)}
     return {
-        "distance": {**judged, "precision": accepted, "calibration": found.distance.calibration},
+        "distance": {**judged, "precision": accepted, "calibration": found.distance.calibration, **seen},
         "rollouts": held.frames.shape[0],
         "steps": held.frames.shape[1] - 1,
     }

@@ -8,9 +8,9 @@ distances and never an outcome of navigation.
    lowered in growing steps of log τ until the node count has been on both sides of the target; then log τ is bisected.
 2. The count is neither continuous nor monotone in τ. When an order of the observations jumps over the target (log₂ τ is
    pinned down to 2⁻¹⁰ without a hit), another order is drawn and the search goes on from there.
-3. A hit is a count within the tolerance. A hit whose graph is one strongly connected part ends the search. After any
-   other, the remaining orders are tried too, and the hit with the largest share of its nodes in one strongly connected
-   part wins, then the one closest to the target, then the earliest.
+3. A hit is a count within the tolerance. A hit whose largest strongly connected part has at least the share `connected`
+   of its nodes ends the search. After any other, the remaining orders are tried too, and the hit with the largest such
+   share wins, then the one closest to the target, then the earliest.
 4. Without a hit the closest count is returned, with a warning.
 
 "uniform" has its size given, so each order is one draw, judged by 3.
@@ -151,7 +151,8 @@ def choose_threshold(
     feature_average: float = 0.0,
     keep_observations: bool = False,
     tolerance: float = 0.05,
-    orders: int = 5,
+    connected: float = 0.98,
+    orders: int = 10,
     seed: int = 0,
     progress: bool = False,
 ) -> ThresholdChoice:
@@ -179,6 +180,7 @@ def choose_threshold(
         feature_average: how far a merge moves a node's feature towards the new one; makes every try slow.
         keep_observations: keep each node's observation.
         tolerance: how far the node count may be from `nodes`, as a share of it.
+        connected: share of the nodes in one strongly connected part that is enough.
         orders: how many orders may be visited; the first is the given one.
         seed: seed of the other orders, and of the sample that "uniform" takes.
         progress: show a progress bar over the graphs built.
@@ -198,15 +200,18 @@ def choose_threshold(
     visits = _Orders(total, as_episodes(episode, total), whole("seed", seed, 0))
     orders = min(whole("orders", orders, 1), visits.most)
     tolerance = number("tolerance", tolerance, high=1.0)
+    connected = number("connected", connected, high=1.0)
     buffer = _Buffer(distance, features, observations)
     with tqdm(desc="choose", unit="graph", disable=not progress) as bar:
         settings = dataclasses.replace(memory.settings, keep_observations=False)
         if tau_p == "auto":
             alone = dataclasses.replace(settings, criterion="perceptual")
-            half = _Search(buffer, alone, "tau_p", memory.policy, visits, max(1, nodes // 2), tolerance, bar).run(1)
+            half = _Search(buffer, alone, "tau_p", memory.policy, visits, max(1, nodes // 2), tolerance, bar).run(
+                1, connected
+            )
             settings = dataclasses.replace(settings, tau_p=half.attempt.value)
         search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar)
-        found = search.run(orders)
+        found = search.run(orders, connected)
     if not found.attempt.within_tolerance:
         warnings.warn(search.complaint(found), stacklevel=2)
     built, order = found.builder, visits.order(found.attempt.redrawn)
@@ -337,8 +342,8 @@ class _Search:
         self._target, self._tolerance, self._bar = target, tolerance, bar
         self._best: _Found | None = None
 
-    def run(self, orders: int) -> _Found:
-        """The best graph of at most so many orders."""
+    def run(self, orders: int, connected: float) -> _Found:
+        """The best graph of at most so many orders; one that is connected well enough is the last."""
         power, step = 0.0, 1.0
         if self._name != "size":
             power = math.log2(self._buffer.typical(self._name, 1 / self._target, self._visits.seed))
@@ -347,7 +352,7 @@ class _Search:
             power = self._visit(redrawn, power, step, reach)
             step = _NUDGE
             best = self._best.attempt if self._best else None
-            if best and best.within_tolerance and best.largest_part == best.nodes:
+            if best and best.within_tolerance and best.largest_part >= connected * best.nodes:
                 break
         if self._best is None:  # every graph was given up for its size: the sparsest is built to its end
             self._try(0, max(attempt.value for attempt in self.tried), limit=math.inf)

@@ -8,7 +8,7 @@ from .odometry import OdometryNavigator
 from .tasks import evaluate_tasks, run_tasks
 from .timefilter import TimeFilter
 from .trace import Trace
-from .visual import FrameSight, VisualNavigator
+from .visual import FrameSight, MemorySight, VisualNavigator
 
 __all__ = [
     "ActiveGoals",
@@ -17,6 +17,7 @@ __all__ = [
     "Evaluation",
     "FrameSight",
     "Goals",
+    "MemorySight",
     "Navigator",
     "OdometryNavigator",
     "PolicyAgent",

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from sgm.memory import InputError, SparseGraphicalMemory
 from sgm.memory.settings import number
 
-from .navigator import FOLLOWING, FRESH, Bools, Ints
+from .navigator import AT_LAST, FOLLOWING, FRESH, LOST, NOWHERE, Bools, Ints
 from .visual import Sight, VisualNavigator, record
 
 Look = Callable[[Ints], NDArray[Any]]
@@ -22,10 +22,12 @@ class OdometryNavigator(VisualNavigator):
 
     It sees only when it has to: at the beginning of an episode and when it plans anew. Between, a waypoint is where
     odometry says that the node was seen, and it is reached when the robot is within `radius` of there. Goals are
-    pictures, without odometry. Odometry never decides where the robot takes itself to be, nor which edges there are.
+    pictures, without odometry. Where the robot takes itself to be when it plans is decided by what it sees alone.
 
     What was tried without success in an episode is dear (`penalty`), and with `tries` above 1 a node near the goal is
-    passed over if the robot has been there and the episode has gone on, see `VisualNavigator`.
+    passed over if the robot has been there and the episode has gone on, see `VisualNavigator`. A waypoint that is
+    skipped proves nothing: an edge has worked if both of its ends were reached. A robot that cleans plans anew when
+    another one has removed the next edge of its path.
     """
 
     senses = "odometry"
@@ -97,12 +99,13 @@ class OdometryNavigator(VisualNavigator):
             self._route(active & (self.phase == FRESH), to_nodes, goals, goal_nodes)
         self._move_on(active & (self.phase == FOLLOWING), odometry)
         self.attempts[active] += 1
-        # All waypoints reached, or no way: a goal has no odometry, so the place of its node has to do.
-        ends = np.where(self.phase == FOLLOWING, self.waypoint, np.maximum(self.goal_node, 0))
-        return self.controller(odometry, self.places[ends])
+        # A goal has no odometry: behind the last waypoint the place of its node has to do. A lost robot stays.
+        ends = self.places[np.where(self.phase == AT_LAST, self.goal_node, np.maximum(self.waypoint, 0))]
+        ends = np.where((self.phase == LOST)[:, None], odometry[:, : ends.shape[1]], ends)
+        return self.controller(odometry, ends)
 
     def locate(self, observations: Any) -> Ints:
-        """The nodes, (n,), nearest to (n, o) odometry; for choosing goals of cleanup, where nothing depends on it."""
+        """The nodes, (n,), nearest to (n, o) odometry; active goals of cleanup are chosen from there."""
         here = np.asarray(observations)[:, None, :2]
         return np.square(here - self.places[:, :2]).sum(axis=2).argmin(axis=1)
 
@@ -115,6 +118,10 @@ class OdometryNavigator(VisualNavigator):
             if order is not None and len(order) > 1:
                 gaps = np.hypot(*(self.places[order, :2] - odometry[episode, :2]).T)
                 self.wrong_goals[episode].update(order[gaps < self.radius].tolist())
+
+    def _goes_alone(self, goal: int, belief: NDArray[Any], left: int) -> bool:
+        """Only from there: the way would lead through walls."""
+        return int(belief.argmax()) == goal
 
     def _rank_goals(self, steps: NDArray[np.float32]) -> Ints:
         """The nodes to try; none of them within `radius` of a nearer one, where the goal would be found as well."""
@@ -143,9 +150,21 @@ class OdometryNavigator(VisualNavigator):
         gaps = self.places[self.coming[rows], :2] - odometry[rows, None, :2]
         near = np.square(gaps).sum(axis=2) < self.radius**2
         worked: list[tuple[int, int]] = []
-        for episode, hits in zip(rows[near.any(axis=1)].tolist(), near[near.any(axis=1)], strict=True):
-            last = int(self.place[episode]) + int(np.flatnonzero(hits)[-1])
-            worked += self._pass(episode, min(last, len(self.paths[episode]) - 1))
+        for episode, hits in zip(rows[near.any(axis=1)].tolist(), near[near.any(axis=1)].tolist(), strict=True):
+            place, end = int(self.place[episode]), len(self.paths[episode])
+            came = [self.previous[episode] != NOWHERE, *hits[: end - place]]
+            last = place + max(number for number, hit in enumerate(came[1:]) if hit)
+            both = {place + number for number in range(len(came) - 1) if came[number] and came[number + 1]}
+            path = self.paths[episode]
+            proven = {(int(path[number - 1]), int(path[number])) for number in both if number}
+            worked += [edge for edge in self._pass(episode, last) if edge in proven]
             self._look_ahead(episode)
+            if self.clean and self.phase[episode] == FOLLOWING and self._is_gone(episode):
+                self.phase[episode] = FRESH
         if self.clean and worked:
             record(self.memory, worked, True)
+
+    def _is_gone(self, episode: int) -> bool:
+        """Whether the edge to the next waypoint has been removed since the path was planned."""
+        edge = int(self.previous[episode]), int(self.waypoint[episode])
+        return self.memory.evidence(*edge).removed_at is not None

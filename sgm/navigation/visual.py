@@ -46,17 +46,18 @@ class Sight(Protocol):
 class MemorySight:
     """The sight of a memory that was built over pictures and keeps them."""
 
-    def __init__(self, memory: SparseGraphicalMemory) -> None:
-        """Look with the memory's own distance."""
+    def __init__(self, memory: SparseGraphicalMemory, distance: Distance | None = None) -> None:
+        """Look with the memory's own distance, or with another one over the same embeddings."""
         self.memory = memory
+        self.distance = memory.distance if distance is None else distance
 
     def to_nodes(self, pictures: Any) -> NDArray[np.float32]:
         """(n, V) steps."""
-        return self.memory.steps_to_nodes(pictures)
+        return self.distance(self.distance.embed(pictures), self.memory.embeddings)
 
     def from_nodes(self, picture: Any) -> NDArray[np.float32]:
         """(V,) steps."""
-        return self.memory.steps_from_nodes(np.asarray(picture)[None])[0]
+        return self.distance(self.memory.embeddings, self.distance.embed(np.asarray(picture)[None]))[:, 0]
 
     def pictures(self, nodes: Ints) -> NDArray[Any]:
         """What the memory keeps."""
@@ -226,7 +227,8 @@ class VisualNavigator(Navigator):
         for episode in np.flatnonzero(late).tolist():
             if self.phase[episode] == FOLLOWING and self.previous[episode] != NOWHERE:
                 edge = int(self.previous[episode]), int(self.waypoint[episode])
-                self.bans[episode][edge] = self.bans[episode].get(edge, 0) + 1
+                if self.penalty:
+                    self.bans[episode][edge] = self.bans[episode].get(edge, 0) + 1
                 if self.clean:
                     edge = self._culprit(episode, edge)
                     failed.append(edge)
@@ -270,13 +272,17 @@ class VisualNavigator(Navigator):
             self.attempts[episode], self.previous[episode], self.phase[episode] = 0, NOWHERE, LOST
             matrix = self._matrix(episode)
             left = [int(node) for node in order if int(node) not in self.wrong_goals[episode]] or order[:1].tolist()
+            self.goal_node[episode] = left[0]
             for goal in left:
                 cost, following = dijkstra(matrix, indices=goal, return_predecessors=True)
                 at = int(np.where(np.isfinite(cost), belief, -np.inf).argmax())
-                # Only the goal's own node can reach it: try the next one, unless the robot is there.
-                if np.isfinite(cost).sum() > 1 or len(left) == 1:
+                if np.isfinite(cost).sum() > 1 or self._goes_alone(goal, belief, len(left)):
                     self._set_out(episode, at, goal, following)
                     break
+
+    def _goes_alone(self, goal: int, belief: NDArray[Any], left: int) -> bool:
+        """Whether to go for a node that no other one leads to; `left` counts the nodes still to be tried."""
+        return left == 1
 
     def _rank_goals(self, steps: NDArray[np.float32]) -> Ints:
         """The nodes to try, by (V,) steps from each to the goal."""

@@ -92,6 +92,13 @@ def test_distances_end_at_the_longest():
         assert distance.steps(np.array([-1e30], np.float32)) == 6.5
 
 
+def test_without_an_end_it_tells_far_pairs_apart_and_near_ones_are_as_before(trained):
+    embeddings = trained.embed(corridor(1, 60, 5)[0][0])
+    ended, endless = trained(embeddings, embeddings), trained.unlimited()(embeddings, embeddings)
+    assert (ended == np.minimum(endless, 10)).all() and np.isfinite(endless).all()
+    assert len(np.unique(endless[ended == 10])) > 100
+
+
 def test_table_pairs_and_formula_agree(trained):
     a = trained.embed(corridor(2, 40, 3)[0].reshape(-1, 24, 16, 3))
     table = trained(a[:30], a)

@@ -163,6 +163,45 @@ def test_cleanup_removes_the_edges_that_do_not_work_and_no_others():
     assert env.looks < report.steps / 3
 
 
+def test_a_waypoint_that_was_skipped_proves_nothing():
+    places = PLACES.copy()
+    places[6, 1] = 10.0  # node 6 looks as if it were between 5 and 7, and was seen far away
+    memory, env = hall_memory(policy="belief"), Hall(1)
+    agent = OdometryNavigator(memory, towards, places=places, look=env.look, max_steps=6, radius=1.2, clean=True)
+    agent.reset(1)
+    env.reset(options={"starts": [4.0], "goals": [12.0]})
+    for _ in range(30):
+        observation = env._observation()
+        env.step(agent.act_many(observation["odometry"], observation["desired_goal"]))
+    tried = {edge for edge, known in memory.tried().items() if known.successes}
+    assert (8, 9) in tried and not {(5, 6), (6, 7)} & tried
+
+
+def test_a_robot_without_a_way_stays_and_says_so():
+    memory, env = hall_memory(), Hall(2, limit=20)
+    edges = memory.edges()
+    for u, v in zip(edges.source.tolist(), edges.target.tolist(), strict=True):
+        if v in (12, 13):
+            memory.record(u, v, False)
+    result = evaluate_tasks(agent_in(env, memory), env, Tasks([3, 5], [12, 8]))
+    assert result.successes.tolist() == [False, True] and result.reasons["no path"] == 1
+    assert env.place[0] == pytest.approx(3, abs=0.01)
+
+
+def test_a_path_over_an_edge_that_another_robot_removed_is_given_up():
+    memory, env = hall_memory(), Hall(1)
+    agent = agent_in(env, memory, clean=True)
+    agent.reset(1)
+    env.reset(options={"starts": [0.0], "goals": [12.0]})
+    for step in range(20):
+        observation = env._observation()
+        env.step(agent.act_many(observation["odometry"], observation["desired_goal"]))
+        if step == 4:
+            memory.record(6, 7, False)
+            assert 7 in agent.path(0)
+    assert env.looks == 2 and 6 not in agent.path(0)
+
+
 def test_a_blocked_edge_is_in_the_trace():
     env = Hall(1, wall=9.5, limit=40)
     result = run_tasks(agent_in(env, hall_memory(), clean=True), env, Tasks([5], [12]), traces=1)
