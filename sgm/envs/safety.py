@@ -245,6 +245,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         fits = poses.ndim == 2 and poses.shape[1] == 3 and bool(np.isfinite(poses).all())
         require(fits, "poses", poses, "(m, 3) finite x, y in metres and heading in radians")
         size = self.size if size is None else size
+        require(is_number(size, 1, RENDERED), "size", size, f"a side of 1 to {RENDERED} pixels")
         room = self.workers.shared.pictures
         at_once = min(self._capacity, len(room) // (size * size * 3))
         seen = np.empty((len(poses), size, size, 3), np.uint8)

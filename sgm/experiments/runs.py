@@ -16,9 +16,8 @@ import sgm
 from .tables import NONE, PAPER_ENVIRONMENT, PHASES, Pooled, Row, last_stages, pool
 
 RESULTS = Path("results")  # those that come with the repository
-SCHEMAS = "1 or sgm-safety-…"
 # By how the environment begins; of PointEnv's mazes only the paper's.
-BENCHMARKS = {PAPER_ENVIRONMENT: "point", "doom:": "doom", "safety:": "safety", "SafetyRooms": "safety"}
+BENCHMARKS = {PAPER_ENVIRONMENT: "point", "doom:": "doom", "safety:": "safety"}
 BENCH = RESULTS / "navigation" / "bench.json"
 _SPEED = "Time to take an action"  # how the section of bench.json begins
 _DOOM_POLICIES = {"sptm+sgm": "first-failure", "ours": "belief", "ours-random-goals": "belief"}
@@ -141,10 +140,10 @@ def _runs(folders: Sequence[Path]) -> tuple[list[Run], tuple[str, ...]]:
         for path in sorted(folder.rglob("results.json")):
             facts = _read(path)
             schema = facts.get("schema")
-            if schema == 1 or str(schema).startswith("sgm-safety"):
+            if schema == 1:
                 runs.setdefault(path.resolve(), Run(path.parent, given, facts))
             else:
-                notes[f"{path} was not read: it has schema {schema!r}, known are {SCHEMAS}."] = None
+                notes[f"{path} was not read: it has schema {schema!r}, known is 1."] = None
     return list(runs.values()), tuple(notes)
 
 
@@ -226,7 +225,7 @@ def _complete(row: Any, what: str) -> Row:
     """A row with everything that pooling needs; what is not known is None."""
     if not isinstance(row, dict) or "method" not in row:
         raise sgm.SGMError(f"{what} has no method; accepted: rows as in docs/results.md")
-    environment = row.get("environment") or f"SafetyRooms-{row.get('layout', 0)}"
+    environment = row.get("environment") or f"safety:rooms{row.get('layout', 0)}"
     row = {**_UNKNOWN, "cleanup_steps": 0, **row, "environment": str(environment), "method": str(row["method"])}
     row.setdefault("phase", "cleaned" if row["cleanup_steps"] else "initial")
     for name in _COUNTS:

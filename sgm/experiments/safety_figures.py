@@ -218,7 +218,7 @@ def _success_bars(axes: Any, methods: Sequence[Reasons], stages: Sequence[str]) 
     for number, name in enumerate(stages):
         places = _places(len(methods), number, len(stages))
         for method, place in zip(methods, places, strict=True):
-            paper = 100 * method.paper[min(number, 1)] if method.paper else np.nan
+            paper = 100 * method.paper[name != BEFORE] if method.paper else np.nan
             if np.isfinite(paper):
                 look = {"color": "black", "linewidth": 2.2, "zorder": 4, "solid_capstyle": "butt"}
                 axes.plot([paper, paper], [place - half, place + half], **look, label="paper")

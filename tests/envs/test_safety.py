@@ -299,6 +299,8 @@ def test_the_camera_is_safety_gyms():
 @draws
 def test_pictures_tell_places_apart_and_are_always_the_same(envs):
     poses = SMALL.draw_poses(np.random.default_rng(0), 300)  # more than are drawn at once
+    with pytest.raises(InputError, match="size is 999"):
+        envs.see(poses, size=999)
     pictures = envs.see(poses)
     np.testing.assert_array_equal(pictures, envs.see(poses))
     np.testing.assert_array_equal(pictures[[7]], envs.see(poses[[7]]))

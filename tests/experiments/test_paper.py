@@ -110,7 +110,7 @@ def test_the_commands_that_make_what_is_missing_are_accepted(command):
 def test_table_1_takes_the_papers_policy_and_sends_to_table_3_for_others(tmp_path):
     rows = [*criterion("consptm", 10, 60), *criterion("both", 20, 80), *criterion("both", 20, 90, "belief")]
     rows += criterion("both", 20, 85, agent="persistent")
-    put(tmp_path / "s", rows, schema="sgm-safety-1")
+    put(tmp_path / "s", rows)
     printed = paper.main_results(find([tmp_path]))
     mine = [line for line in lines_of(printed) if line["Method"] == "ConSPTM + SGM"]
     assert {(line["Cleanup policy"], line["Success"][:6]) for line in mine} == {
@@ -231,7 +231,7 @@ def test_rows_without_levels_have_their_overall_success_only(tmp_path):
 def test_table_3_has_criteria_before_and_after_cleanup_for_each_policy_and_layout(tmp_path):
     rows = [*criterion("two-way", 30, 90), *criterion("two-way", 34, 94, seed=1), *criterion("uniform", 10, 50)]
     rows += [*criterion("two-way", 30, 80, "belief"), *criterion("both", 31, 91, environment="safety:rooms1")]
-    put(tmp_path, rows, schema="sgm-safety-1")
+    put(tmp_path, rows)
     printed = paper.ablation(find([tmp_path]))
     assert [heading for heading, _ in printed.parts] == ["safety:rooms0", "safety:rooms1"]
     lines = {(line["Cleanup policy"], line["Method"]): line for line in lines_of(printed)}
@@ -263,7 +263,7 @@ def test_table_3_prints_the_papers_numbers_when_nothing_was_run(tmp_path):
 def test_rows_that_say_little_are_enough(tmp_path):
     put(tmp_path, [{"layout": 3, "method": "both", "seed": 0, "episodes": 10, "successes": 4, "cleanup_steps": 50}])
     line = lines_of(paper.main_results(find([tmp_path])))[-1]
-    assert line["Environment"] == "SafetyRooms-3" and line["Success"].startswith("40.0 %")
+    assert line["Environment"] == "safety:rooms3" and line["Success"].startswith("40.0 %")
     assert paper.ablation(find([tmp_path])).console()
 
 
