@@ -29,8 +29,9 @@ def main() -> None:
     options = parser.parse_args()
     report = Report("benchmarks.safety")
     cores = len(os.sched_getaffinity(0))
-    explored = {"rollouts": QUICK["rollouts"], "candidates": 500, "nodes": 100} if options.quick else {"rollouts": 12}
-    many = 2_000 if options.quick else 100_000
+    small = ("rollouts", "rollout_steps", "candidates", "nodes")
+    explored = {name: QUICK[name] for name in small} if options.quick else {"rollouts": 12}
+    many = 1_000 if options.quick else 100_000
     rates: dict[tuple[int, int], float] = {}
     plans = ((1, 1, many // 50), (options.robots, 1, many // 2), (options.robots, cores, many))
     with tempfile.TemporaryDirectory() as folder:

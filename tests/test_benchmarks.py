@@ -9,10 +9,12 @@ import sys
 import pytest
 
 
-@pytest.mark.parametrize("module", ["memory", "d3pg", "navigation"])
+@pytest.mark.parametrize("module", ["memory", "d3pg", "navigation", "safety"])
 def test_a_benchmark_runs_with_small_sizes_and_says_what_made_it(module, tmp_path):
     if module != "memory":
         pytest.importorskip("torch")
+    if module == "safety":
+        pytest.importorskip("mujoco")
     command = [sys.executable, "-m", f"benchmarks.{module}", "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
