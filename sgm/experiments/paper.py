@@ -44,7 +44,9 @@ MAIN = (
     MainRow("doom", "sptm", Quoted(39.3, 4.0), None),
     MainRow("doom", "sptm+sgm", Quoted(60.7, 4.0), 114_000),
     MainRow("safety", "consptm", Quoted(68.2, 4.1), 1_000_000),
-    MainRow("safety", "both", Quoted(92.9, 1.4), 1_000_000),  # merged by both criteria, as the appendix says
+    # One row in the paper. By its Table 3 it merges by two-way consistency, by its appendix by both criteria.
+    MainRow("safety", "two-way", Quoted(92.9, 1.4), 1_000_000),
+    MainRow("safety", "both", Quoted(92.9, 1.4), 1_000_000),
 )
 # Table 2 by method and cleanup steps: easy, medium, hard and overall, percent. The last row is from the appendix.
 LEVELS = {
@@ -74,7 +76,9 @@ COMMANDS = {
     "bench": "python -m benchmarks.navigation --out results/navigation",
 }
 PAPER_POLICY = "first-failure"
-_LABELS = {"consptm": "ConSPTM", "both": "ConSPTM + SGM"}
+_LABELS = {
+    "consptm": "ConSPTM", "two-way": "ConSPTM + SGM, two-way", "both": "ConSPTM + SGM, two-way and perceptual",
+}  # fmt: skip
 _CRITERIA = {"both": "two-way and perceptual", "consptm": "dense (ConSPTM)"}  # lines that the paper's table has not
 _DOOM_ORDER = ("random", "controller", "sptm", "dense", "sptm+sgm", "ours", "ours-random-goals")
 _SUCCESS_NOTE = (

@@ -94,7 +94,8 @@ def test_table_1_has_all_six_rows_when_nothing_was_run_and_says_what_makes_them(
     printed = paper.main_results(find([tmp_path]))
     lines = lines_of(printed)
     assert [line["Method"] for line in lines] == [
-        "SoRB", "SoRB + SGM", "SPTM", "SPTM + SGM", "ConSPTM", "ConSPTM + SGM"
+        "SoRB", "SoRB + SGM", "SPTM", "SPTM + SGM", "ConSPTM", "ConSPTM + SGM, two-way",
+        "ConSPTM + SGM, two-way and perceptual",
     ]  # fmt: skip
     assert {line["Success"] for line in lines} == {"–"}
     assert [line["Paper"] for line in lines][-1] == "92.9 ± 1.4 %"
@@ -112,7 +113,7 @@ def test_table_1_takes_the_papers_policy_and_sends_to_table_3_for_others(tmp_pat
     rows += criterion("both", 20, 85, agent="persistent")
     put(tmp_path / "s", rows)
     printed = paper.main_results(find([tmp_path]))
-    mine = [line for line in lines_of(printed) if line["Method"] == "ConSPTM + SGM"]
+    mine = [line for line in lines_of(printed) if line["Method"] == "ConSPTM + SGM, two-way and perceptual"]
     assert {(line["Cleanup policy"], line["Success"][:6]) for line in mine} == {
         ("first-failure", "80.0 %"), ("first-failure, persistent agent", "85.0 %")
     }  # fmt: skip
