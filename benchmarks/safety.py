@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.report import Report
-from sgm.experiments.safety import CLEANUP_EPISODE, SafetyPiece, SafetyRun
+from sgm.experiments.safety import CLEANUP_EPISODE, SafetyPiece, SafetyRun, one_thread
 from sgm.experiments.safety_settings import QUICK, SafetySettings
 from sgm.navigation import Cleaner
 
@@ -45,8 +45,9 @@ def main() -> None:
             navigator = piece.navigator(memory, places, clean=True)
             piece.env.max_episode_steps = None
             cleaner = Cleaner(navigator, piece.env, seed=2, options={"goals": None}, episode_steps=CLEANUP_EPISODE)
-            cleaner.run(5 * robots)
-            result = cleaner.run(steps)
+            with one_thread():
+                cleaner.run(5 * robots)
+                result = cleaner.run(steps)
             rate = rates[robots, workers] = result.steps / result.seconds
             holds = "" if (robots, workers) != (options.robots, cores) else ("yes" if rate >= 5_000 else "NO")
             report.add(

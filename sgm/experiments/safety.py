@@ -92,7 +92,7 @@ class SafetyRun:
             quality[name] = read_json(folder / "networks" / "quality.json")
             for method in METHODS:
                 if choice := read_json(folder / method / "choice.json"):
-                    choices[f"{name}/{method}"] = choice
+                    choices[f"{name}/{method}"] = {**choice, "tried": len(choice["tried"])}
                 for policy in POLICIES:
                     state = read_json(folder / method / policy / "state.json")
                     rows += state["rows"] if state else []

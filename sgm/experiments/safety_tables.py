@@ -135,7 +135,7 @@ def threshold_table(choices: Mapping[str, Mapping[str, Any]]) -> Table:
             Cell(three_digits(choice.get("value"))), Cell(three_digits(beside)),
             Cell(tables.rounded(choice.get("asked"))), Cell(tables.rounded(choice.get("nodes")), missed),
             Cell(tables.rounded(choice.get("edges"))), Cell(tables.rounded(choice.get("largest_part"))),
-            Cell(str(len(choice.get("tried") or ())) if choice.get("tried") else NONE),
+            Cell(str(choice.get("tried") or NONE)),
             Cell(three_digits(choice.get("redrawn"))),
         ])  # fmt: skip
     return Table(heads, lines)

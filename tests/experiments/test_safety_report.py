@@ -53,7 +53,7 @@ def some_rows():
 def write_results(folder, rows, **other):
     choice = {
         "name": "tau_a", "asked": 60, "value": 4.3219, "nodes": 61, "edges": 345, "largest_part": 59, "redrawn": 2,
-        "within_tolerance": False, "settings": {"tau_a": 4.3219, "tau_p": 5.5}, "tried": [{}] * 9,
+        "within_tolerance": False, "settings": {"tau_a": 4.3219, "tau_p": 5.5}, "tried": 9,
     }  # fmt: skip
     judged = {
         "auc": 0.97451, "precision": {"0.3": {"precision": 0.71, "false": 0.194}, "0.1": {"false": 0.065}},
