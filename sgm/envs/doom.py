@@ -21,7 +21,7 @@ from . import doom_mazes
 from .doom_driver import ACTIONS, PICTURE, RENDERED, REPEAT, RESET, Frame
 from .doom_driver import IDLE as IDLE  # one of the actions, for whoever needs it
 from .doom_engine import SIZE, Engine, EngineDied, check_size
-from .vector import check_mask, is_number, require
+from .vector import check_mask, first, info_of, is_number, require, spread_seeds
 from .wad import DoomMap, MapError
 
 RADIUS = 63.0  # a goal is reached within so many map units
@@ -179,7 +179,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         options = dict(options or {})
         mask = check_mask(options.pop("reset_mask", None), self.num_envs)
         chosen = np.flatnonzero(mask).tolist()
-        for i, new in enumerate(self._spread_seeds(seed)):
+        for i, new in enumerate(spread_seeds(seed, self.num_envs)):
             if mask[i] and new is not None:
                 self._rngs[i], self._seeds[i] = seeding.np_random(new)
         starts, goals = self._settle(options, chosen)
@@ -240,15 +240,6 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
     def _check_open(self) -> None:
         if self.closed:
             raise gymnasium.error.ClosedEnvironmentError("this environment is closed: make another one")
-
-    def _spread_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
-        """One seed, or None, for each sub-environment."""
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + i for i in range(self.num_envs)]
-        require(len(seed) == self.num_envs, "seed", seed, f"a number, or a list of {self.num_envs}")
-        return list(seed)
 
     def _settle(self, options: Mapping[str, Any], chosen: Sequence[int]) -> tuple[Floats, Floats]:
         """Starts and goals, (n, 3) each, of which the rows of the chosen count: as asked, or drawn."""
@@ -386,14 +377,14 @@ class DoomMazeEnv(gymnasium.Env[dict[str, Frame], np.int64]):
         if unknown := sorted(set(options or {}) - set(accepted)):
             raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}")
         observation, infos = self.vector.reset(options={accepted[key]: value for key, value in (options or {}).items()})
-        return _first(observation), _info(infos)
+        return first(observation), info_of(infos)
 
     def step(self, action: np.int64) -> tuple[dict[str, Frame], float, bool, bool, dict[str, Any]]:
         """Act for four tics."""
         wanted = ", ".join(f"{number} ({name})" for number, name in enumerate(ACTIONS))
         require(self.action_space.contains(action), "action", action, f"one of {wanted}")
         observation, reward, terminated, truncated, infos = self.vector.step(np.array([action]))
-        return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), _info(infos)
+        return first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info_of(infos)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
         """Whether `info` says that the goal is near; pictures alone do not tell."""
@@ -411,16 +402,6 @@ class DoomMazeEnv(gymnasium.Env[dict[str, Frame], np.int64]):
     def close(self) -> None:
         """Stop the engine."""
         self.vector.close()
-
-
-def _first(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value[0] for key, value in values.items()}
-
-
-def _info(infos: Mapping[str, Any]) -> dict[str, Any]:
-    """The info of the only sub-environment, with Python's own numbers."""
-    own = {key: value for key, value in _first(infos).items() if not key.startswith("_")}
-    return {key: value if isinstance(value, np.ndarray) else value.item() for key, value in own.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -467,9 +448,9 @@ def explore(
     taken = allowed[random.integers(len(allowed), size=(episodes, steps))].astype(np.uint8)
     poses = np.empty((episodes, steps + 1, 3), np.float32)
     begin = np.concatenate([env.map.draw_positions(random, episodes), random.integers(360, size=(episodes, 1))], 1)
-    first = 0
-    while first < episodes:
-        rows = np.arange(first, min(first + env.num_envs, episodes))
+    begun = 0
+    while begun < episodes:
+        rows = np.arange(begun, min(begun + env.num_envs, episodes))
         used = len(rows)
         starts = np.zeros((env.num_envs, 3))
         starts[:used] = begin[rows]
@@ -484,7 +465,7 @@ def explore(
             if infos["lost"][:used].any():
                 break
         else:
-            first += used  # if an episode was lost, the same ones begin again
+            begun += used  # if an episode was lost, the same ones begin again
             if progress:
                 progress(used * steps)
     return Rollouts(frames, taken, poses)

@@ -20,7 +20,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from sgm.envs.mazes import PAD, Maze, load_maze
-from sgm.envs.vector import check_mask, is_number, require
+from sgm.envs.vector import check_mask, is_number, require, spread_seeds
 from sgm.memory.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -446,7 +446,7 @@ class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarra
         choice = dict(options or {})
         mask = check_mask(choice.pop("reset_mask", None), self.num_envs)
         draw = self._parse(choice, (self.num_envs, 2), mask)
-        seeds = self._spread_seeds(seed)
+        seeds = spread_seeds(seed, self.num_envs)
         for index in np.flatnonzero(mask):
             if seeds[index] is not None:
                 self._rngs[index], self._seeds[index] = seeding.np_random(seeds[index])
@@ -490,15 +490,6 @@ class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarra
         if self.render_mode != "rgb_array":
             return None
         return tuple(self._frame(*both) for both in zip(self._positions, self._goals, strict=True))
-
-    def _spread_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
-        """One seed, or None, for each sub-environment."""
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + i for i in range(self.num_envs)]
-        require(len(seed) == self.num_envs, "seed", seed, f"a number, or a list of {self.num_envs}")
-        return list(seed)
 
     def _begin(self, mask: NDArray[np.bool_], draw: _Draw | None = None) -> None:
         """Begin an episode in the sub-environments of `mask`, (num_envs,) bool."""

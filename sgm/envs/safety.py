@@ -27,7 +27,7 @@ from .safety_layouts import Layout, generate
 from .safety_model import TIMESTEP
 from .safety_pool import Workers
 from .safety_worker import FASTEST, FRAME_SKIP
-from .vector import check_mask, is_number, require
+from .vector import check_mask, first, info_of, is_number, require, spread_seeds
 
 for _needed in ("mujoco", "OpenGL"):  # both are for the workers; who asks them loads neither
     if importlib.util.find_spec(_needed) is None:
@@ -194,7 +194,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         options = dict(options or {})
         mask = check_mask(options.pop("reset_mask", None), self.num_envs)
         chosen = np.flatnonzero(mask)
-        for i, new in enumerate(self._spread_seeds(seed)):
+        for i, new in enumerate(spread_seeds(seed, self.num_envs)):
             if mask[i] and new is not None:
                 self._rngs[i], self._seeds[i] = seeding.np_random(new)
         starts, goals = self._settle(options, chosen)
@@ -249,11 +249,11 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         room = self.workers.shared.pictures
         at_once = min(self._capacity, len(room) // (size * size * 3))
         seen = np.empty((len(poses), size, size, 3), np.uint8)
-        for first in range(0, len(poses), at_once):
-            part = poses[first : first + at_once]
+        for low in range(0, len(poses), at_once):
+            part = poses[low : low + at_once]
             self.workers.shared.poses[: len(part)] = part
             self.workers.run("see", np.arange(len(part)), size)
-            seen[first : first + len(part)] = room[: part.shape[0] * size * size * 3].reshape(-1, size, size, 3)
+            seen[low : low + len(part)] = room[: part.shape[0] * size * size * 3].reshape(-1, size, size, 3)
         return seen
 
     def render(self) -> tuple[Frame, ...] | None:
@@ -269,15 +269,6 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
     def _check_open(self) -> None:
         if self.closed:
             raise gymnasium.error.ClosedEnvironmentError("this environment is closed: make another one")
-
-    def _spread_seeds(self, seed: int | Sequence[int | None] | None) -> list[int | None]:
-        """One seed, or None, for each sub-environment."""
-        if seed is None:
-            return [None] * self.num_envs
-        if isinstance(seed, (int, np.integer)):
-            return [int(seed) + i for i in range(self.num_envs)]
-        require(len(seed) == self.num_envs, "seed", seed, f"a number, or a list of {self.num_envs}")
-        return list(seed)
 
     def _settle(self, options: Mapping[str, Any], chosen: NDArray[np.intp]) -> tuple[Floats, Floats]:
         """Starts and goals, (n, 3) each, of which the rows of the chosen count: as asked, or drawn."""
@@ -403,13 +394,13 @@ class SafetyRoomsEnv(gymnasium.Env[Observation, np.ndarray]):
         if unknown := sorted(set(options or {}) - set(accepted)):
             raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}")
         observation, infos = self.vector.reset(options={accepted[key]: value for key, value in (options or {}).items()})
-        return _first(observation), _info(infos)
+        return first(observation), info_of(infos)
 
     def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Act for 0.1 s: (2,) force forward and turning rate, −1 to 1."""
         actions = np.asarray(action, np.float64)[None]
         observation, reward, terminated, truncated, infos = self.vector.step(actions)
-        return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), _info(infos)
+        return first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info_of(infos)
 
     def render(self) -> Frame | None:
         """What is seen, (256, 256, 3), whatever the size of observations."""
@@ -419,16 +410,6 @@ class SafetyRoomsEnv(gymnasium.Env[Observation, np.ndarray]):
     def close(self) -> None:
         """Stop the process."""
         self.vector.close()
-
-
-def _first(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value[0] for key, value in values.items()}
-
-
-def _info(infos: Mapping[str, Any]) -> dict[str, Any]:
-    """The info of the only sub-environment, with Python's own numbers."""
-    own = {key: value for key, value in _first(infos).items() if not key.startswith("_")}
-    return {key: value if isinstance(value, np.ndarray) else value.item() for key, value in own.items()}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -482,8 +463,8 @@ def explore(env: SafetyRoomsVectorEnv, episodes: int, steps: int, seed: int, *, 
     frames = np.empty((episodes, steps + 1, env.size, env.size, 3), np.uint8)
     odometry = np.empty((episodes, steps + 1, len(ODOMETRY)), np.float32)
     with tqdm(total=episodes * steps, desc="explore", unit="step", disable=not progress, leave=False) as bar:
-        for first in range(0, episodes, env.num_envs):
-            rows = np.arange(first, min(first + env.num_envs, episodes))
+        for begun in range(0, episodes, env.num_envs):
+            rows = np.arange(begun, min(begun + env.num_envs, episodes))
             used = len(rows)
             mask = np.arange(env.num_envs) < used
             starts = begin[np.resize(rows, env.num_envs)]

@@ -1,8 +1,9 @@
-"""What environments that are many at once have in common: the checks of what they are given."""
+"""What environments that are many at once have in common: checks, seeds, and being one of them alone."""
 
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,3 +35,24 @@ def check_mask(mask: Any, count: int) -> NDArray[np.bool_]:
         f"a boolean array of shape ({count},) with at least one True",
     )
     return array
+
+
+def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:
+    """One seed, or None, for each of so many sub-environments."""
+    if seed is None:
+        return [None] * count
+    if isinstance(seed, (int, np.integer)):
+        return [int(seed) + i for i in range(count)]
+    require(len(seed) == count, "seed", seed, f"a number, or a list of {count}")
+    return list(seed)
+
+
+def first(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What is of the first sub-environment."""
+    return {key: value[0] for key, value in values.items()}
+
+
+def info_of(infos: Mapping[str, Any]) -> dict[str, Any]:
+    """The info of the only sub-environment, with Python's own numbers."""
+    own = {key: value for key, value in first(infos).items() if not key.startswith("_")}
+    return {key: value if isinstance(value, np.ndarray) else value.item() for key, value in own.items()}
