@@ -28,8 +28,9 @@ from .safety_settings import FREE, METHODS, POLICIES, SCHEMA, SafetySettings
 if TYPE_CHECKING:
     from sgm.envs.safety import Rollouts, SafetyRoomsVectorEnv, Tasks
 
-# One way of building and one agent for every method; the paper's MaxSteps and k.
-BUILD: dict[str, Any] = {"max_dist": 9.0, "k": 6}
+# One way of building and one agent for every method; the paper's MaxSteps and k, and its equations as they are printed:
+# compared over neighbours only, the node count jumps with τ_a, and there is no threshold for 900 nodes in every order.
+BUILD: dict[str, Any] = {"max_dist": 9.0, "k": 6, "scope": "memory"}
 AGENT: dict[str, Any] = {"max_steps": 25, "radius": 0.3, "ahead": 3}
 AGENTS: dict[str, dict[str, Any]] = {
     "plain": {},  # forgets what failed

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.memory.criteria import within
 from sgm.memory.settings import Settings
 from sgm.navigation import Trace, run_tasks
 
@@ -100,30 +101,30 @@ class Perceptual:
 
 
 class TwoWay:
-    """The larger of C_out and C_in (Eq. 1 and 2) between pictures, over the nodes that are neighbours of the reference.
+    """The larger of C_out and C_in (Eq. 1 and 2) between pictures, with a reference as the candidate.
 
-    As in building: the reference is the candidate, whose neighbours are the nodes within MaxDist of it, and a candidate
-    without any matches nothing. The pictures compared are no neighbours of themselves.
+    As in building: with scope "memory" all nodes are compared over, the candidate included, with "neighbors" those
+    within MaxDist of it, and a candidate without any matches nothing. The picture in question is no node.
     """
 
-    def __init__(
-        self, out: Floats, into: Floats, rows: NDArray[np.int64], tau_a: float, max_dist: float, strict: bool
-    ) -> None:
-        """Take (n, V) distances from pictures to nodes, those back, and (V,) which pictures the nodes are."""
-        self.ways, self.rows, self.limit, self.max_dist, self.strict = (out, into), rows, tau_a, max_dist, strict
+    def __init__(self, steps: Floats, nodes: NDArray[np.int64], settings: Settings) -> None:
+        """Take (n, n) distances between pictures, and (V,) which of them are nodes."""
+        self.ways, self.nodes, self.settings = (steps, steps.T), nodes, settings
+        self.limit, self.strict = settings.tau_a, settings.strict
 
     def gaps(self, reference: int) -> Floats:
         """(n,) gaps to all pictures."""
         worst = np.zeros(len(self.ways[0]), np.float32)
-        neighbours = 0
+        compared = 0
         for steps in self.ways:
-            near = steps[reference] < self.max_dist if self.strict else steps[reference] <= self.max_dist
-            chosen = np.flatnonzero(near & (self.rows != reference))
+            chosen = np.union1d(self.nodes, reference)
+            if self.settings.scope == "neighbors":
+                chosen = chosen[within(steps[reference, chosen], self.settings) & (chosen != reference)]
             gaps = np.abs(steps[:, chosen] - steps[reference, chosen])
-            gaps[self.rows[chosen], np.arange(len(chosen))] = 0
+            gaps[chosen, np.arange(len(chosen))] = 0
             worst = np.maximum(worst, gaps.max(axis=1, initial=0))
-            neighbours += len(chosen)
-        return worst if neighbours else np.full_like(worst, np.inf)
+            compared += len(chosen)
+        return worst if compared else np.full_like(worst, np.inf)
 
 
 Check = Perceptual | TwoWay
@@ -181,10 +182,9 @@ def _check(piece: SafetyPiece, name: str) -> Check | None:
     if name == "perceptual":
         return Perceptual(np.asarray(found.features(frames), np.float32), settings.tau_p, settings.strict)
     memory, node_places = piece.memory(method, "first-failure")
-    embeddings, nodes = memory.embed(frames), memory.embeddings
-    into = np.ascontiguousarray(found.distance(nodes, embeddings).T)
-    rows = _rows_of(node_places, piece.buffer.odometry)
-    return TwoWay(found.distance(embeddings, nodes), into, rows, settings.tau_a, settings.max_dist, settings.strict)
+    embeddings = memory.embed(frames)
+    nodes = _rows_of(node_places, piece.buffer.odometry)
+    return TwoWay(found.distance(embeddings, embeddings), nodes, settings)
 
 
 def _rows_of(node_places: NDArray[Any], odometry: NDArray[Any]) -> NDArray[np.int64]:

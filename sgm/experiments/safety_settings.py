@@ -33,7 +33,7 @@ class SafetySettings:
     tasks: int = 200  # evaluation episodes of each seed, each seed its own
     episode_steps: int = 300  # steps of an evaluation episode
     cleanup_steps: int = 200_000  # environment steps of cleanup in all
-    checkpoints: tuple[int, ...] = (50_000, 100_000)  # cleanup steps after which to evaluate
+    checkpoints: tuple[int, ...] = (20_000, 50_000, 100_000)  # cleanup steps after which to evaluate
     robots: int = 128  # at once
     workers: int | None = None  # processes that simulate them; None: one for each core
     pretrained: bool = False  # the weights that come with the package, for the default layout

@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from sgm.navigation import paired_difference
+
 from . import tables
 from .paper import ABLATION, MAIN
 from .printed import Quoted, seeds_text
@@ -17,6 +21,9 @@ PAPER: dict[str, tuple[Quoted | None, Quoted]] = {
     **{row.method: (None, row.success) for row in MAIN if row.benchmark == "safety"},
     **ABLATION,
 }
+
+
+AGAINST = ("consptm", "uniform", "perceptual", "incoming", "outgoing", "both")
 
 
 class Key(NamedTuple):
@@ -66,6 +73,46 @@ def success_table(rows: Iterable[Row]) -> Table:
             Cell(f"{after.cleanup_steps:,}" if after else NONE),
         ])  # fmt: skip
     return Table(heads, lines)
+
+
+def comparison_table(rows: Iterable[Row], chosen: str = "two-way", others: Sequence[str] = AGAINST) -> Table:
+    """How many points a method is above others on the same tasks, by cleanup steps."""
+    groups = pooled(rows)
+    several = len({key.layout for key in groups}) > 1
+    heads = [
+        *(["Layout"] if several else []), "Policy", "Agent", "Cleanup steps",
+        *(f"{label(chosen)} over {label(other)}" for other in others),
+    ]  # fmt: skip
+    lines = []
+    for key, items in groups.items():
+        if key.method != chosen:
+            continue
+        for item in items:
+            rivals = [_same_stage(groups.get(key._replace(method=other), ()), item) for other in others]
+            if any(rivals):
+                lines.append([
+                    *([Cell(str(key.layout))] if several else []), Cell(key.policy), Cell(key.agent),
+                    Cell(f"{item.cleanup_steps:,}"), *(_above(item, rival) for rival in rivals),
+                ])  # fmt: skip
+    return Table(heads, lines)
+
+
+def _same_stage(items: Sequence[Pooled], like: Pooled) -> Pooled | None:
+    return next((item for item in items if item.cleanup_steps == like.cleanup_steps), None)
+
+
+def _above(item: Pooled, rival: Pooled | None) -> Cell:
+    """The paired difference over the seeds that both have."""
+    mine, theirs = (
+        {row["seed"]: str(row["outcomes"]) for row in (each.rows if each else ()) if row.get("outcomes")}
+        for each in (item, rival)
+    )
+    seeds = [seed for seed in mine if seed in theirs]
+    if not seeds:
+        return Cell(NONE)
+    outcomes = [np.array(list("".join(each[seed] for seed in seeds))) == "1" for each in (mine, theirs)]
+    difference, low, high = (100 * value for value in paired_difference(*outcomes))
+    return Cell(f"{difference:+.1f}", f"[{low:+.1f}, {high:+.1f}]")
 
 
 def memory_table(rows: Iterable[Row]) -> Table:

@@ -158,11 +158,11 @@ def _consistent_with_nodes(
             chosen = np.flatnonzero(passed & (standing if of_nodes else ~standing))
             pair = (observation[chosen], candidate[chosen])
             if not of_nodes:
-                failed = _fails_anywhere(pair[0], pair[1] - block.nodes, direction.own, direction, settings)
+                failed = _fails_anywhere(*pair, pair[1] - block.nodes, direction.own, direction, settings)
             elif settings.scope == "memory":
                 distinct, which = np.unique(pair[1], return_inverse=True)
                 of_candidates = rows(distinct, direction.own is block.out)
-                failed = _fails_anywhere(pair[0], which, of_candidates, direction, settings)
+                failed = _fails_anywhere(*pair, which, of_candidates, direction, settings)
             else:
                 failed = _fails_at_neighbours(*pair, direction, settings)
             passed[chosen[failed]] = False
@@ -191,7 +191,7 @@ def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Directio
 
 
 def _fails_anywhere(
-    observation: Ints, which: Ints, of_candidates: Floats, direction: Direction, settings: Settings
+    observation: Ints, candidate: Ints, which: Ints, of_candidates: Floats, direction: Direction, settings: Settings
 ) -> Bools:
     """Whether some standing node tells the pair apart; the candidate's own distances are of_candidates[which].
 
@@ -199,6 +199,9 @@ def _fails_anywhere(
     """
     nodes = len(direction.edges.start) - 1
     failed = np.zeros(len(observation), np.bool_)
+    if settings.scope == "memory":  # the candidate is a node itself, and the one that tells most pairs apart
+        own = direction.own[observation, candidate]
+        failed = _exceeds(np.abs(of_candidates[which, candidate] - own), settings)
     for low, high in ((0, min(32, nodes)), (32, nodes)):
         alive = np.flatnonzero(~failed) if low < high else np.empty(0, np.int64)
         for part in _parts(np.full(len(alive), high - low)):

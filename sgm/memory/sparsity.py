@@ -13,7 +13,8 @@ distances and never an outcome of navigation.
    share wins, then the one closest to the target, then the earliest.
 4. Without a hit the closest count is returned, with a warning.
 
-"uniform" has its size given, so each order is one draw, judged by 3.
+"uniform" has its size given, so each order is one draw, judged by 3. With tau_p="auto" every τ_a is tried together with
+the τ_p that alone keeps as many nodes as that τ_a alone: neither check decides everything.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -85,7 +87,7 @@ class ThresholdChoice:
         order: (n,) int64: which of the given observations was visited first, second, …
         stream: (V,) int64: which of the given observations each node keeps.
         chosen: the attempt that became `memory`.
-        tried: all attempts, in order; those for tau_p="auto" are not among them.
+        tried: all attempts, in order; those that look for a τ_p to go with a τ_a are not among them.
         asked: how many nodes were asked for.
         tolerance: how far from that a hit may be, as a share of it.
         seed: the seed of the orders.
@@ -169,8 +171,7 @@ def choose_threshold(
             its size. "none" has nothing to choose.
         features: φ of the perceptual check; None: the embedding itself.
         tau_p: the perceptual check before a consistency: a threshold, None for no check (the default, unlike that of a
-            memory), or "auto": the τ_p with which "perceptual" alone, in the given order, would keep half as many
-            nodes, so that it prunes merges and leaves the decision to τ_a.
+            memory), or "auto": as strong as the consistency, so that each alone would keep as many nodes.
         max_dist: MaxDist, the longest edge, steps.
         k: successors kept for each node; None keeps all. Connectivity is that of the filtered graph.
         scope: "neighbors" or "memory".
@@ -204,14 +205,8 @@ def choose_threshold(
     buffer = _Buffer(distance, features, observations)
     with tqdm(desc="choose", unit="graph", disable=not progress) as bar:
         settings = dataclasses.replace(memory.settings, keep_observations=False)
-        if tau_p == "auto":
-            alone = dataclasses.replace(settings, criterion="perceptual")
-            half = _Search(buffer, alone, "tau_p", memory.policy, visits, max(1, nodes // 2), tolerance, bar).run(
-                1, connected
-            )
-            settings = dataclasses.replace(settings, tau_p=half.attempt.value)
-        search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar)
-        found = search.run(orders, connected)
+        search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar, tau_p == "auto")
+        found = search.run(range(orders), connected)
     if not found.attempt.within_tolerance:
         warnings.warn(search.complaint(found), stacklevel=2)
     built, order = found.builder, visits.order(found.attempt.redrawn)
@@ -335,27 +330,27 @@ class _Search:
 
     def __init__(
         self, buffer: _Buffer, settings: Settings, name: str, policy: CleanupPolicy, visits: _Orders, target: int,
-        tolerance: float, bar: Any,
+        tolerance: float, bar: Any, paired: bool = False,
     ) -> None:  # fmt: skip
         self.tried: list[Attempt] = []
         self._buffer, self._settings, self._name, self._policy, self._visits = buffer, settings, name, policy, visits
-        self._target, self._tolerance, self._bar = target, tolerance, bar
+        self._target, self._tolerance, self._bar, self._paired = target, tolerance, bar, paired
         self._best: _Found | None = None
 
-    def run(self, orders: int, connected: float) -> _Found:
-        """The best graph of at most so many orders; one that is connected well enough is the last."""
+    def run(self, orders: Sequence[int], connected: float) -> _Found:
+        """The best graph of these orders; after one that is connected well enough the others are not tried."""
         power, step = 0.0, 1.0
         if self._name != "size":
             power = math.log2(self._buffer.typical(self._name, 1 / self._target, self._visits.seed))
         reach = (power - _REACH, power + _REACH)
-        for redrawn in range(orders):
+        for redrawn in orders:
             power = self._visit(redrawn, power, step, reach)
             step = _NUDGE
             best = self._best.attempt if self._best else None
             if best and best.within_tolerance and best.largest_part >= connected * best.nodes:
                 break
         if self._best is None:  # every graph was given up for its size: the sparsest is built to its end
-            self._try(0, max(attempt.value for attempt in self.tried), limit=math.inf)
+            self._try(orders[0], max(attempt.value for attempt in self.tried), limit=math.inf)
         assert self._best is not None
         return self._best
 
@@ -397,9 +392,11 @@ class _Search:
         """Build one graph and keep it if it is the best so far."""
         threshold: dict[str, Any] = {self._name: value}
         settings = dataclasses.replace(self._settings, **threshold)
-        builder = Builder(Nodes(), Graph(), settings)
-        builder.graph.set_filter(settings.k)
-        complete = self._build(builder, redrawn, self._most() if limit is None else limit)
+        limit = self._most() if limit is None else limit
+        builder, complete = self._build(settings, redrawn, limit)
+        if complete and self._paired:
+            settings = dataclasses.replace(settings, tau_p=self._equally_strong(redrawn, len(builder.nodes)))
+            builder, complete = self._build(settings, redrawn, limit)
         edges = largest = 0
         if complete:
             planner = Planner(builder.graph, self._policy)
@@ -419,8 +416,16 @@ class _Search:
         off = abs(self._best.attempt.nodes - self._target) if self._best else self._target
         return self._target + max(off, self._tolerance * self._target)
 
-    def _build(self, builder: Builder, redrawn: int, limit: float) -> bool:
+    def _equally_strong(self, redrawn: int, nodes: int) -> float:
+        """The τ_p with which "perceptual" alone keeps so many nodes, or the closest."""
+        alone = dataclasses.replace(self._settings, criterion="perceptual")
+        search = _Search(self._buffer, alone, "tau_p", self._policy, self._visits, nodes, self._tolerance, self._bar)
+        return search.run([redrawn], connected=0.0).attempt.value
+
+    def _build(self, settings: Settings, redrawn: int, limit: float) -> tuple[Builder, bool]:
         """Take in the buffer in one of its orders; False if given up for holding more than `limit` nodes."""
+        builder = Builder(Nodes(), Graph(), settings)
+        builder.graph.set_filter(settings.k)
         order, episodes = self._visits.order(redrawn), self._visits.episodes
         part = len(order) if self._name == "size" else _PART  # uniform subsampling draws from one batch
         silent = tqdm(disable=True)
@@ -429,8 +434,8 @@ class _Search:
             times = None if episodes is None else episodes[rows]
             builder.extend(self._buffer, self._buffer.lookup, rows, times, None, builder.mark(), silent)
             if len(builder.nodes) > limit:
-                return False
-        return True
+                return builder, False
+        return builder, True
 
     def _rank(self, attempt: Attempt) -> tuple[bool, float, float]:
         """Hits by connectivity, then by count; misses the other way round; less is better."""

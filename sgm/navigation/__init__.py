@@ -1,7 +1,7 @@
 """The agent: localise, plan, follow waypoints, replan, clean up, evaluate; always over a batch of episodes at once."""
 
 from .cleanup import Cleaner, CleanupReport, cleanup
-from .evaluation import Evaluation, PolicyAgent, evaluate, run_episodes, wilson
+from .evaluation import Evaluation, PolicyAgent, evaluate, paired_difference, run_episodes, wilson
 from .goals import ActiveGoals, Goals, RandomGoals
 from .navigator import Navigator
 from .odometry import OdometryNavigator
@@ -28,6 +28,7 @@ __all__ = [
     "cleanup",
     "evaluate",
     "evaluate_tasks",
+    "paired_difference",
     "run_episodes",
     "run_tasks",
     "wilson",

@@ -113,6 +113,21 @@ def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, flo
     return low, (centre + half) / scale if successes < trials else 1.0
 
 
+def paired_difference(first: Bools, second: Bools, z: float = 1.959964) -> tuple[float, float, float]:
+    """How much higher the first success rate is than the second, and the interval of that; 95 % by default.
+
+    (n,) and (n,) outcomes of the same n tasks: what makes a task hard for both is not counted as chance. The interval
+    is Agresti and Min's (2005): Wald's, with half an outcome more of each of the four kinds.
+    """
+    first, second = np.asarray(first, np.bool_), np.asarray(second, np.bool_)
+    if first.shape != second.shape or first.ndim != 1 or not len(first):
+        raise InputError(f"got outcomes of shapes {first.shape} and {second.shape}: expected the same tasks, (n,)")
+    only_first, only_second, tasks = (first & ~second).sum() + 0.5, (second & ~first).sum() + 0.5, len(first) + 2
+    centre = (only_first - only_second) / tasks
+    half = z * math.sqrt(only_first + only_second - (only_first - only_second) ** 2 / tasks) / tasks
+    return float(first.mean() - second.mean()), float(max(centre - half, -1)), float(min(centre + half, 1))
+
+
 def evaluate(
     agent: Agent,
     env: VectorEnv[Any, Any, Any],

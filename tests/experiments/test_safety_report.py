@@ -293,6 +293,23 @@ def test_a_seed_that_is_not_done_yet_does_not_hide_the_stage_that_all_have_reach
     assert table.lines[0][-1] == tables.Cell("50")
 
 
+def test_methods_are_compared_on_the_same_tasks_of_the_seeds_that_both_have():
+    rows = [
+        row("two-way", seed=0, outcomes="1100"), row("two-way", seed=1, outcomes="1111"),
+        row("uniform", seed=0, outcomes="1010"), row("consptm", seed=0),
+    ]  # fmt: skip
+    table = safety_tables.comparison_table(rows, others=("uniform", "consptm", "both"))
+    assert table.heads[-3:] == [
+        "two-way over uniform",
+        "two-way over dense (ConSPTM)",
+        "two-way over two-way and perceptual",
+    ]
+    (line,) = table.lines
+    assert line[-3] == tables.Cell("+0.0", "[-56.6, +56.6]")
+    assert line[-2] == line[-1] == tables.Cell(tables.NONE)
+    assert not safety_tables.comparison_table(rows, "uniform", ["both"]).lines
+
+
 # -- evidence ----------------------------------------------------------------------------------------------------
 
 
@@ -303,28 +320,33 @@ def test_the_perceptual_check_orders_by_gap_and_knows_what_is_false():
     assert found.rows.tolist() == [2, 1] and found.false.tolist() == [True, False]
 
 
-@pytest.mark.parametrize("tau_a", [0.5, 2.0, 8.0])
-def test_the_two_way_check_is_the_one_that_building_makes(tau_a):
-    random = np.random.default_rng(3)
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("tau_a", [0.5, 1.4, 2.0, 8.0])
+@pytest.mark.parametrize("scope", ["neighbors", "memory"])
+def test_the_two_way_check_is_the_one_that_building_makes(scope, tau_a, seed):
+    random = np.random.default_rng(seed)
     table = random.uniform(0.5, 12, (9, 9)).astype(np.float32)
     near = table[7] + random.uniform(-1.5, 1.5, 9).astype(np.float32)
     table[8] = near
     table[:, 8] = table[:, 7] + random.uniform(-1.5, 1.5, 9).astype(np.float32)
-    settings = {"tau_a": tau_a, "tau_p": None, "max_dist": 9.0, "k": None}
+    np.fill_diagonal(table, 0.2)
+    table = np.maximum(table, 0)
+    table[7, 8] = table[8, 7] = random.uniform(0.2, 2)
+    settings = {"tau_a": tau_a, "tau_p": None, "max_dist": 9.0, "k": None, "scope": scope}
     memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), **{**settings, "tau_a": 0.0})
     memory.extend(np.arange(8))
     assert len(memory) == 8  # nothing merges at 0
-    check = safety_evidence.TwoWay(table[:, :8], table[:8].T, np.arange(8), tau_a, 9.0, True)
     merging = sgm.SparseGraphicalMemory(sgm.TableDistance(table), **settings)
     merging._set_up(merging.distance, None, merging.settings, merging.policy, memory._nodes, memory._graph)
     merged = merging.add(8)
+    check = safety_evidence.TwoWay(table, np.arange(8), merging.settings)
     alike = [row for row in range(8) if 8 in safety_evidence.passed(check, row, np.zeros((9, 2))).rows]
     assert merged == (alike[0] if alike else 8)
 
 
 def test_a_picture_without_neighbours_is_like_nothing():
-    far = np.full((3, 2), 10, np.float32)
-    check = safety_evidence.TwoWay(far, far, np.array([1, 2]), 5.0, 9.0, True)
+    settings = sgm.SparseGraphicalMemory(sgm.TableDistance(np.zeros((1, 1))), max_dist=9.0).settings
+    check = safety_evidence.TwoWay(np.full((3, 3), 10, np.float32), np.array([1, 2]), settings)
     assert not len(safety_evidence.passed(check, 0, np.zeros((3, 2))).rows)
 
 

@@ -147,14 +147,20 @@ def test_a_target_inside_a_jump_gives_the_closest_and_a_warning():
     assert not choice.within_tolerance and choice.nodes == 36
 
 
-def test_tau_p_found_automatically_alone_keeps_half_as_many():
+@pytest.mark.parametrize("scope", ["neighbors", "memory"])
+def test_tau_p_found_automatically_is_as_strong_as_the_consistency(scope):
     observations = points()
-    choice = choose(observations, 160, tau_p="auto")
-    alone = sgm.SparseGraphicalMemory(
-        Plane(), criterion="perceptual", tau_p=choice.memory.settings.tau_p, max_dist=MAX_DIST
-    )
-    alone.extend(observations)
-    assert 76 <= len(alone) <= 84
+    choice = choose(observations, 160, tau_p="auto", scope=scope)
+    found = choice.memory.settings
+    alone = {}
+    for criterion, tau_p in (("perceptual", found.tau_p), ("two-way", None)):
+        memory = sgm.SparseGraphicalMemory(
+            Plane(), criterion=criterion, tau_a=found.tau_a, tau_p=tau_p, max_dist=MAX_DIST, scope=scope
+        )
+        memory.extend(observations[choice.order])
+        alone[criterion] = len(memory)
+    assert 0.94 < alone["perceptual"] / alone["two-way"] < 1.06
+    assert max(alone.values()) < choice.nodes
 
 
 def test_graphs_that_grow_too_large_are_given_up():

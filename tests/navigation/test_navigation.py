@@ -11,7 +11,16 @@ import pytest
 import sgm
 from sgm.envs.mazes import load_maze
 from sgm.envs.point import PointMazeEnv, PointMazeVectorEnv
-from sgm.navigation import Cleaner, Navigator, PolicyAgent, cleanup, evaluate, run_episodes, wilson
+from sgm.navigation import (
+    Cleaner,
+    Navigator,
+    PolicyAgent,
+    cleanup,
+    evaluate,
+    paired_difference,
+    run_episodes,
+    wilson,
+)
 
 MAZE = load_maze("FourRooms", resize=3, thin=True)
 NOISE = {"action_noise": 0.2}
@@ -279,3 +288,15 @@ def test_wilson_intervals_are_the_textbook_ones(successes, trials, low, high):
     with pytest.raises(sgm.InputError):
         wilson(3, 2)
     assert math.isclose(sum(wilson(5, 10)), 1.0)
+
+
+def test_paired_differences_are_the_textbook_ones():
+    # Approval of a prime minister in two surveys of the same 1,600 people: Agresti, Categorical Data Analysis, 10.1.
+    first, second = np.repeat([[1, 1, 0, 0], [1, 0, 1, 0]], [794, 150, 86, 570], axis=1).astype(bool)
+    assert paired_difference(first, second) == pytest.approx((0.04, 0.021, 0.059), abs=5e-4)
+    assert paired_difference(second, first) == pytest.approx((-0.04, -0.059, -0.021), abs=5e-4)
+    same, low, high = paired_difference(first, first)
+    assert same == 0 and low == -high != 0
+    assert paired_difference(np.ones(3, bool), np.zeros(3, bool))[2] == 1
+    with pytest.raises(sgm.InputError, match="shapes \\(2,\\) and \\(3,\\): expected the same tasks"):
+        paired_difference(np.ones(2, bool), np.ones(3, bool))
