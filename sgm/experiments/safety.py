@@ -28,8 +28,8 @@ from .safety_settings import FREE, METHODS, POLICIES, SCHEMA, SafetySettings
 if TYPE_CHECKING:
     from sgm.envs.safety import Rollouts, SafetyRoomsVectorEnv, Tasks
 
-# One way of building and one agent for every method; the paper's MaxSteps and k, and its equations as they are printed:
-# compared over neighbours only, the node count jumps with τ_a, and there is no threshold for 900 nodes in every order.
+# One way of building and one agent for every method; the paper's MaxSteps and k, and its equations as they are printed.
+# Over neighbours only, node counts jump with τ_a so much that for some networks no order has a threshold for 900.
 BUILD: dict[str, Any] = {"max_dist": 9.0, "k": 6, "scope": "memory"}
 AGENT: dict[str, Any] = {"max_steps": 25, "radius": 0.3, "ahead": 3}
 AGENTS: dict[str, dict[str, Any]] = {

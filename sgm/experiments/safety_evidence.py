@@ -103,8 +103,9 @@ class Perceptual:
 class TwoWay:
     """The larger of C_out and C_in (Eq. 1 and 2) between pictures, with a reference as the candidate.
 
-    As in building: with scope "memory" all nodes are compared over, the candidate included, with "neighbors" those
-    within MaxDist of it, and a candidate without any matches nothing. The picture in question is no node.
+    As in building, but over the nodes of the finished memory: with scope "memory" all of them, the candidate included,
+    with "neighbors" those within MaxDist of it, and a candidate without any matches nothing. The picture in question is
+    no node.
     """
 
     def __init__(self, steps: Floats, nodes: NDArray[np.int64], settings: Settings) -> None:
@@ -115,7 +116,7 @@ class TwoWay:
     def gaps(self, reference: int) -> Floats:
         """(n,) gaps to all pictures."""
         worst = np.zeros(len(self.ways[0]), np.float32)
-        compared = 0
+        compared = np.zeros(len(worst), np.int64)
         for steps in self.ways:
             chosen = np.union1d(self.nodes, reference)
             if self.settings.scope == "neighbors":
@@ -124,7 +125,8 @@ class TwoWay:
             gaps[chosen, np.arange(len(chosen))] = 0
             worst = np.maximum(worst, gaps.max(axis=1, initial=0))
             compared += len(chosen)
-        return worst if compared else np.full_like(worst, np.inf)
+            compared[chosen] -= 1
+        return np.where(compared > 0, worst, np.float32(np.inf))
 
 
 Check = Perceptual | TwoWay

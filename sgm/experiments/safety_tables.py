@@ -79,6 +79,7 @@ def comparison_table(rows: Iterable[Row], chosen: str = "two-way", others: Seque
     """How many points a method is above others on the same tasks, by cleanup steps."""
     groups = pooled(rows)
     several = len({key.layout for key in groups}) > 1
+    others = [other for other in others if any(key.method == other for key in groups)]
     heads = [
         *(["Layout"] if several else []), "Policy", "Agent", "Cleanup steps",
         *(f"{label(chosen)} over {label(other)}" for other in others),
@@ -88,12 +89,11 @@ def comparison_table(rows: Iterable[Row], chosen: str = "two-way", others: Seque
         if key.method != chosen:
             continue
         for item in items:
-            rivals = [_same_stage(groups.get(key._replace(method=other), ()), item) for other in others]
-            if any(rivals):
-                lines.append([
-                    *([Cell(str(key.layout))] if several else []), Cell(key.policy), Cell(key.agent),
-                    Cell(f"{item.cleanup_steps:,}"), *(_above(item, rival) for rival in rivals),
-                ])  # fmt: skip
+            rivals = (_same_stage(groups.get(key._replace(method=other), ()), item) for other in others)
+            cells = [_above(item, rival) for rival in rivals]
+            if any(cell.text != NONE for cell in cells):
+                first = [Cell(str(key.layout))] if several else []
+                lines.append([*first, Cell(key.policy), Cell(key.agent), Cell(f"{item.cleanup_steps:,}"), *cells])
     return Table(heads, lines)
 
 

@@ -150,7 +150,7 @@ def within(distance: Floats, settings: Settings) -> Bools:
 def _consistent_with_nodes(
     observation: Ints, candidate: Ints, directions: list[Direction], settings: Settings, block: Block, rows: NodeRows
 ) -> Bools:
-    """Which pairs pass the test as far as the standing nodes go."""
+    """Which pairs pass the test as far as the standing nodes and, over the whole memory, the candidate itself go."""
     passed = np.ones(len(observation), np.bool_)
     standing = candidate < block.nodes
     for direction in directions:
@@ -195,11 +195,12 @@ def _fails_anywhere(
 ) -> Bools:
     """Whether some standing node tells the pair apart; the candidate's own distances are of_candidates[which].
 
-    With scope "memory" every node counts (Eq. 3), with "neighbors" those within MaxDist of the candidate.
+    With scope "memory" every node counts (Eq. 3), the candidate too: one of the block that becomes no node is passed
+    over later on. With "neighbors" those within MaxDist of the candidate count.
     """
     nodes = len(direction.edges.start) - 1
     failed = np.zeros(len(observation), np.bool_)
-    if settings.scope == "memory":  # the candidate is a node itself, and the one that tells most pairs apart
+    if settings.scope == "memory":  # the candidate itself tells most pairs apart
         own = direction.own[observation, candidate]
         failed = _exceeds(np.abs(of_candidates[which, candidate] - own), settings)
     for low, high in ((0, min(32, nodes)), (32, nodes)):

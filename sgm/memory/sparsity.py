@@ -14,7 +14,8 @@ distances and never an outcome of navigation.
 4. Without a hit the closest count is returned, with a warning.
 
 "uniform" has its size given, so each order is one draw, judged by 3. With tau_p="auto" every τ_a is tried together with
-the τ_p that alone keeps as many nodes as that τ_a alone: neither check decides everything.
+the τ_p that alone keeps about as many nodes as that τ_a alone, fewer than the two together: neither check decides
+everything.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class Attempt:
     Attributes:
         value: the threshold (or size) it was built with.
         redrawn: which order of the observations: 0 as given, 1 the first one drawn, …
-        nodes: its nodes; if not `complete`, those it had when it was given up.
+        nodes: its nodes; if not `complete`, those it had when it was given up; with tau_p="auto" it may have been given
+            up before there was a τ_p.
         complete: False if it was given up, having so many nodes that it could be neither a hit nor the closest.
         edges: edges that the k-nearest filter keeps; 0 if not complete.
         largest_part: nodes of its largest strongly connected part; 0 if not complete.
@@ -171,7 +173,8 @@ def choose_threshold(
             its size. "none" has nothing to choose.
         features: φ of the perceptual check; None: the embedding itself.
         tau_p: the perceptual check before a consistency: a threshold, None for no check (the default, unlike that of a
-            memory), or "auto": as strong as the consistency, so that each alone would keep as many nodes.
+            memory), or "auto": as strong as the consistency, so that each alone would keep about as many nodes as the
+            other alone. A warning if no such τ_p was found for the τ_a chosen.
         max_dist: MaxDist, the longest edge, steps.
         k: successors kept for each node; None keeps all. Connectivity is that of the filtered graph.
         scope: "neighbors" or "memory".
@@ -207,8 +210,8 @@ def choose_threshold(
         settings = dataclasses.replace(memory.settings, keep_observations=False)
         search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar, tau_p == "auto")
         found = search.run(range(orders), connected)
-    if not found.attempt.within_tolerance:
-        warnings.warn(search.complaint(found), stacklevel=2)
+    for complaint in search.complaints(found):
+        warnings.warn(complaint, stacklevel=2)
     built, order = found.builder, visits.order(found.attempt.redrawn)
     stream = order[built.nodes.stream.values]
     kept = _keeping(built.nodes, np.asarray(observations)[stream]) if keep_observations else built.nodes
@@ -323,6 +326,7 @@ class _Found:
 
     attempt: Attempt
     builder: Builder
+    beside: Attempt | None = None  # with tau_p="auto": "perceptual" alone, with the τ_p that was found
 
 
 class _Search:
@@ -354,11 +358,23 @@ class _Search:
         assert self._best is not None
         return self._best
 
-    def complaint(self, found: _Found) -> str:
+    def complaints(self, found: _Found) -> list[str]:
+        """What was not found."""
+        said = [] if found.attempt.within_tolerance else [self._missed(found)]
+        if found.beside and not found.beside.within_tolerance:
+            said.append(
+                f"tau_p={found.beside.value:.6g} is not as strong as tau_a={found.attempt.value:.6g}: alone it keeps "
+                f"{found.beside.nodes} nodes, and none closer to that of tau_a was found. Give tau_p yourself."
+            )
+        return said
+
+    def _missed(self, found: _Found) -> str:
         """What to say when no count was within the tolerance, and what to do."""
         name, attempt = self._name, found.attempt
         if all(tried.nodes > self._target for tried in self.tried):
-            advice = f"No {name} keeps fewer: raise max_dist" + (", or tau_p" if name == "tau_a" else "")
+            ways = ["max_dist"] if self._settings.scope == "neighbors" else []
+            ways += ["tau_p"] if np.isfinite(self._settings.tau_p) and name == "tau_a" else []
+            advice = f"No {name} keeps fewer" + (f": raise {' or '.join(ways)}" if ways else "")
         elif all(tried.nodes < self._target for tried in self.tried):
             advice = f"No {name} keeps more: are many observations equal?"
         else:
@@ -394,9 +410,10 @@ class _Search:
         settings = dataclasses.replace(self._settings, **threshold)
         limit = self._most() if limit is None else limit
         builder, complete = self._build(settings, redrawn, limit)
+        beside = None
         if complete and self._paired:
-            settings = dataclasses.replace(settings, tau_p=self._equally_strong(redrawn, len(builder.nodes)))
-            builder, complete = self._build(settings, redrawn, limit)
+            beside = self._equally_strong(redrawn, len(builder.nodes))
+            builder, complete = self._build(dataclasses.replace(settings, tau_p=beside.value), redrawn, limit)
         edges = largest = 0
         if complete:
             planner = Planner(builder.graph, self._policy)
@@ -406,7 +423,7 @@ class _Search:
         attempt = Attempt(value, redrawn, size, complete, edges, largest, hit)
         self.tried.append(attempt)
         if complete and (self._best is None or self._rank(attempt) < self._rank(self._best.attempt)):
-            self._best = _Found(attempt, builder)
+            self._best = _Found(attempt, builder, beside)
         self._bar.set_postfix_str(f"{self._name}={value:.4g}: {size} nodes", refresh=False)
         self._bar.update()
         return attempt
@@ -416,11 +433,11 @@ class _Search:
         off = abs(self._best.attempt.nodes - self._target) if self._best else self._target
         return self._target + max(off, self._tolerance * self._target)
 
-    def _equally_strong(self, redrawn: int, nodes: int) -> float:
-        """The τ_p with which "perceptual" alone keeps so many nodes, or the closest."""
+    def _equally_strong(self, redrawn: int, nodes: int) -> Attempt:
+        """The perceptual check alone, with so many nodes or the closest to that."""
         alone = dataclasses.replace(self._settings, criterion="perceptual")
         search = _Search(self._buffer, alone, "tau_p", self._policy, self._visits, nodes, self._tolerance, self._bar)
-        return search.run([redrawn], connected=0.0).attempt.value
+        return search.run([redrawn], connected=0.0).attempt
 
     def _build(self, settings: Settings, redrawn: int, limit: float) -> tuple[Builder, bool]:
         """Take in the buffer in one of its orders; False if given up for holding more than `limit` nodes."""

@@ -117,7 +117,8 @@ def paired_difference(first: Bools, second: Bools, z: float = 1.959964) -> tuple
     """How much higher the first success rate is than the second, and the interval of that; 95 % by default.
 
     (n,) and (n,) outcomes of the same n tasks: what makes a task hard for both is not counted as chance. The interval
-    is Agresti and Min's (2005): Wald's, with half an outcome more of each of the four kinds.
+    is Agresti and Min's (2005): Wald's, with half an outcome more of each of the four kinds, which moves its middle a
+    little towards 0.
     """
     first, second = np.asarray(first, np.bool_), np.asarray(second, np.bool_)
     if first.shape != second.shape or first.ndim != 1 or not len(first):

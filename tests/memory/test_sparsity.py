@@ -147,10 +147,11 @@ def test_a_target_inside_a_jump_gives_the_closest_and_a_warning():
     assert not choice.within_tolerance and choice.nodes == 36
 
 
-@pytest.mark.parametrize("scope", ["neighbors", "memory"])
-def test_tau_p_found_automatically_is_as_strong_as_the_consistency(scope):
+@pytest.mark.parametrize(("scope", "orders"), [("neighbors", 1), ("memory", 1), ("neighbors", 5), ("memory", 5)])
+def test_tau_p_found_automatically_is_as_strong_as_the_consistency(scope, orders):
     observations = points()
-    choice = choose(observations, 160, tau_p="auto", scope=scope)
+    choice = choose(observations, 160, tau_p="auto", scope=scope, k=2, connected=1.0, orders=orders)
+    assert (choice.chosen.redrawn > 0) == (orders > 1)
     found = choice.memory.settings
     alone = {}
     for criterion, tau_p in (("perceptual", found.tau_p), ("two-way", None)):
@@ -161,6 +162,16 @@ def test_tau_p_found_automatically_is_as_strong_as_the_consistency(scope):
         alone[criterion] = len(memory)
     assert 0.94 < alone["perceptual"] / alone["two-way"] < 1.06
     assert max(alone.values()) < choice.nodes
+
+
+def test_a_tau_p_that_cannot_be_as_strong_is_said():
+    def coarse(observations):
+        return np.floor(np.asarray(observations)[:, :1] / 5)
+
+    with pytest.warns(
+        UserWarning, match="tau_p=.* is not as strong as tau_a=.*: alone it keeps .* Give tau_p yourself"
+    ):
+        choose(points(), 160, tau_p="auto", features=coarse, orders=2, tolerance=0.2)
 
 
 def test_graphs_that_grow_too_large_are_given_up():
@@ -235,7 +246,7 @@ def test_equal_observations_give_what_there_is_and_a_warning():
 
 
 def test_a_count_that_no_threshold_reaches_gives_the_closest_and_a_warning():
-    with pytest.warns(UserWarning, match="asked for 20 nodes .* No tau_a keeps fewer: raise max_dist, or tau_p"):
+    with pytest.warns(UserWarning, match="asked for 20 nodes .* No tau_a keeps fewer: raise max_dist or tau_p"):
         choice = choose(points(400), 20, tau_p=1.0)
     assert not choice.within_tolerance
     assert choice.nodes == len(choice.memory) > 40 and choice.largest_part == choice.memory.largest_part()

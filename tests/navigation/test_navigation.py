@@ -294,6 +294,9 @@ def test_paired_differences_are_the_textbook_ones():
     # Approval of a prime minister in two surveys of the same 1,600 people: Agresti, Categorical Data Analysis, 10.1.
     first, second = np.repeat([[1, 1, 0, 0], [1, 0, 1, 0]], [794, 150, 86, 570], axis=1).astype(bool)
     assert paired_difference(first, second) == pytest.approx((0.04, 0.021, 0.059), abs=5e-4)
+    # The same in a smaller survey, where the half outcomes matter: the example of R's PropCIs::diffpropci.mp.
+    few = np.repeat([[1, 1, 0, 0], [1, 0, 1, 0]], [53, 20, 40, 47], axis=1).astype(bool)
+    assert paired_difference(*few) == pytest.approx((-0.125, -0.216017, -0.030896), abs=1e-6)
     assert paired_difference(second, first) == pytest.approx((-0.04, -0.059, -0.021), abs=5e-4)
     same, low, high = paired_difference(first, first)
     assert same == 0 and low == -high != 0
