@@ -20,9 +20,11 @@ from numpy.typing import NDArray
 import sgm
 from sgm.navigation import Cleaner, Evaluation, MemorySight, OdometryNavigator, evaluate_tasks
 
+from . import plots
 from .folder import claim, read_json, write_json
 from .provenance import provenance
 from .safety_networks import FALSE, HELD_OUT, Networks, networks
+from .safety_pictures import largest_part
 from .safety_settings import FREE, METHODS, POLICIES, SCHEMA, SafetySettings
 
 if TYPE_CHECKING:
@@ -357,6 +359,7 @@ class SafetyPiece:
             "nodes": len(memory),
             "edges": len(lengths),
             "largest_part": memory.largest_part(),
+            "true_part": true_part(memory.edges(), lengths, len(memory)),
             "false_edges": float((lengths > FALSE).mean()) if len(lengths) else None,
             "false_starts": float((np.hypot(*(at - self.tasks.starts[:, :2]).T) > FALSE).mean()),
             "false_goals": float((np.hypot(*(to - self.tasks.goals[:, :2]).T) > FALSE).mean()),
@@ -378,6 +381,11 @@ def edge_lengths(edges: sgm.Edges, places: NDArray[np.float32]) -> NDArray[np.fl
     """(E,) true lengths of edges, metres."""
     ends = places[:, :2].astype(np.float64)
     return np.hypot(*(ends[edges.source] - ends[edges.target]).T)
+
+
+def true_part(edges: sgm.Edges, lengths: NDArray[np.float64], nodes: int) -> int:
+    """Nodes of the largest strongly connected part without the false edges: what a perfect cleanup would leave."""
+    return int(largest_part(nodes, plots.some(edges, lengths <= FALSE)).sum())
 
 
 @contextlib.contextmanager

@@ -56,6 +56,7 @@ class Stage(NamedTuple):
     rate: float
     low: float
     high: float
+    true: float | None = None  # share in the largest part without false edges
 
 
 class Reasons(NamedTuple):
@@ -169,6 +170,10 @@ def reasons(path: Path, methods: Sequence[Reasons]) -> None:
         for axes, field in ((panels[0], "false_edges"), (panels[1], "connected")):
             shares = [getattr(method.stages.get(name), field, None) for method in methods]
             _bars(axes, place, shares, STAGE[name], name, height)
+        for middle, method in zip(place, methods, strict=True):
+            if name == BEFORE and (stage := method.stages.get(name)) and stage.true is not None:
+                ends = [middle - 0.45 * height, middle + 0.45 * height]
+                panels[1].plot([100 * stage.true] * 2, ends, color="#c0392b", linewidth=2.2, label="w/o false edges")
     for number, (name, colour) in enumerate(MISPLACED.items()):
         shares = [method.misplaced.get(name) for method in methods]
         _bars(panels[2], _places(len(methods), number, 2), shares, colour, f"{name} misplaced", 0.4)

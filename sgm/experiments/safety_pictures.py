@@ -58,7 +58,7 @@ def memory_stages(path: Path, layout: Layout, places: ArrayLike, stages: Sequenc
     for axes, (stage, edges) in zip(panels[0], stages, strict=True):
         _plan(axes, layout)
         false = _lengths(nodes, edges) > FALSE
-        apart = ~_largest_part(len(nodes), edges)
+        apart = ~largest_part(len(nodes), edges)
         look: dict[str, Any] = {"rasterized": True, "linewidths": 0.5, "zorder": 1.5}
         plots.draw_edges(
             axes, nodes[:, 1::-1], plots.some(edges, ~false), FAINT, alpha=plots.ink(~false, 6_000), **look
@@ -230,7 +230,7 @@ def _lengths(places: Floats, edges: sgm.Edges) -> Floats:
     return lengths
 
 
-def _largest_part(nodes: int, edges: sgm.Edges) -> NDArray[np.bool_]:
+def largest_part(nodes: int, edges: sgm.Edges) -> NDArray[np.bool_]:
     """Which nodes are in the largest strongly connected part."""
     graph = csr_array((np.ones(len(edges.source)), (edges.source, edges.target)), shape=(nodes, nodes))
     part = connected_components(graph, connection="strong")[1]

@@ -145,7 +145,8 @@ def _draw_numbers(gallery: Gallery, files: LayoutFiles, rows: Sequence[Row]) -> 
     gallery.add(
         f"reasons-layout{files.number}",
         f"Why: what is wrong with the memory of each method before and after cleanup, and success of the {agent} "
-        f"agent; black: the paper's. False edges join places over {FALSE:g} m apart. Misplaced: the node nearest to a "
+        f"agent; black: the paper's. False edges join places over {FALSE:g} m apart; red: how much would be connected "
+        "without them, the best that cleanup can do. Misplaced: the node nearest to a "
         f"start or a goal by the learned distance was seen over {FALSE:g} m away from it; cleanup does not change "
         "that. Means over seeds.",
         lambda path: figures.reasons(path, _reasons(groups, agent)),
@@ -196,8 +197,9 @@ def _reasons(groups: Mapping[Key, Sequence[Pooled]], agent: str) -> list[figures
             for name, item in ((BEFORE, tables.stage(items, "initial")), (key.policy, tables.stage(items, "cleaned"))):
                 if item is not None and name not in stages:
                     stages[name] = figures.Stage(
-                        known_mean(item, "false_edges"), connected(item), _mean_rate(item), *item.ci95
-                    )
+                        known_mean(item, "false_edges"), connected(item), _mean_rate(item), *item.ci95,
+                        connected(item, "true_part"),
+                    )  # fmt: skip
             for name in figures.MISPLACED:
                 if (value := known_mean(items[0], f"false_{name}")) is not None:
                     misplaced.setdefault(name, value)
@@ -298,7 +300,8 @@ _SUCCESS_NOTE = (
 )
 _MEMORY_NOTE = (
     "Means over seeds, without (w/o) and with (w/) cleanup. False: the share of edges that join places over "
-    f"{FALSE:g} m apart. Connected: the share of nodes in the largest strongly connected part. Wrong starts and "
+    f"{FALSE:g} m apart. Connected: the share of nodes in the largest strongly connected part; but for false: without the "
+    "false edges, before cleanup, which is the best that cleanup can do. Wrong starts and "
     f"goals: the share of those whose nearest node by the learned distance was seen over {FALSE:g} m away."
 )
 _THRESHOLD_NOTE = (

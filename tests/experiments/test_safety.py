@@ -10,6 +10,7 @@ import pytest
 
 import sgm
 from sgm.cli import main
+from sgm.experiments import safety
 from sgm.experiments.safety_settings import SafetySettings
 
 pytest.importorskip("mujoco")
@@ -48,11 +49,21 @@ def test_every_method_agent_and_phase_has_a_row(folder):
     found = {(row["method"], row["agent"], row["cleanup_steps"]) for row in results["rows"]}
     assert found == {(m, a, steps) for m in METHODS for a in ("plain", "persistent") for steps in (0, 100, 200)}
     assert all(row["episodes"] == 4 and 0 <= row["false_edges"] <= 1 for row in results["rows"])
+    assert all(1 <= row["true_part"] <= row["largest_part"] for row in results["rows"])
     sizes = {row["method"]: row["nodes"] for row in results["rows"]}
     assert sizes["consptm"] == 300 and sizes["uniform"] == 60
     assert set(results["thresholds"]) == {f"layout0/seed0/{method}" for method in METHODS if method != "consptm"}
     calibration = results["quality"]["layout0/seed0"]["distance"]["calibration"]
     assert calibration["medians"]["1"] == pytest.approx(1, rel=0.01)
+
+
+def test_the_true_part_is_what_is_connected_without_false_edges():
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(np.ones((4, 4))), criterion="none", k=None)
+    memory.extend(np.arange(4))
+    places = np.array([[0, 0], [0.5, 0], [1.0, 0], [5, 0]], np.float32)
+    edges = memory.edges()
+    assert memory.largest_part() == 4
+    assert safety.true_part(edges, safety.edge_lengths(edges, places), 4) == 3
 
 
 def test_places_are_where_the_nodes_were_seen(folder):
