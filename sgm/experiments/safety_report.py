@@ -300,8 +300,8 @@ _SUCCESS_NOTE = (
 )
 _MEMORY_NOTE = (
     "Means over seeds, without (w/o) and with (w/) cleanup. False: the share of edges that join places over "
-    f"{FALSE:g} m apart. Connected: the share of nodes in the largest strongly connected part; but for false: without the "
-    "false edges, before cleanup, which is the best that cleanup can do. Wrong starts and "
+    f"{FALSE:g} m apart. Connected: the share of nodes in the largest strongly connected part; but for false: "
+    "without the false edges, before cleanup, which is the best that cleanup can do. Wrong starts and "
     f"goals: the share of those whose nearest node by the learned distance was seen over {FALSE:g} m away."
 )
 _THRESHOLD_NOTE = (
