@@ -183,6 +183,7 @@ th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #e6e6
 td { white-space: nowrap; }
 th { background: #f4f3ef; font-weight: 600; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; padding-left: .3rem; }
+.named th:nth-child(2), .named td:nth-child(2) { text-align: left; }
 small { color: #666; display: block; font-size: .78rem; }
 pre { background: #f4f3ef; padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
 figure { margin: 1rem 0 1.6rem; break-inside: avoid; }
@@ -295,7 +296,8 @@ def html_table(table: Table) -> str:
     """A table that scrolls on its own where the page is narrow."""
     heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
     body = "".join(f"<tr>{''.join(map(_html_cell, line))}</tr>\n" for line in table.lines)
-    return f'<div class="wide"><table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
+    kind = ' class="named"' if table.heads[1:2] == ["Method"] else ""
+    return f'<div class="wide"><table{kind}>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
 
 
 def _html_cell(cell: Cell) -> str:
