@@ -297,7 +297,9 @@ def html_table(table: Table) -> str:
     heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
     body = "".join(f"<tr>{''.join(map(_html_cell, line))}</tr>\n" for line in table.lines)
     kind = ' class="named"' if table.heads[1:2] == ["Method"] else ""
-    return f'<div class="wide"><table{kind}>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
+    return (
+        f'<div class="wide"><table{kind}>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
+    )
 
 
 def _html_cell(cell: Cell) -> str:
