@@ -93,7 +93,7 @@ def success_curves(
     if not any(curves.values()):
         raise sgm.SGMError("no method with cleanup was run")
     policies, agents = (list(dict.fromkeys(key[place] for key in curves)) for place in (0, 1))
-    shape = {"height_ratios": [2.9] * len(agents) + [1.5], "wspace": 0.1, "hspace": 0.14}
+    shape = {"height_ratios": [2.9] * len(agents) + [1.5], "wspace": 0.15, "hspace": 0.14}
     figure, panels = plots.pyplot().subplots(
         len(agents) + 1, len(policies), figsize=(max(6.5, 2.2 + 3.9 * len(policies)), 2.9 * len(agents) + 2.2),
         squeeze=False, sharex=True, sharey="row", gridspec_kw=shape,
@@ -223,12 +223,12 @@ def _success_bars(axes: Any, methods: Sequence[Reasons], stages: Sequence[str]) 
     for number, name in enumerate(stages):
         places = _places(len(methods), number, len(stages))
         for method, place in zip(methods, places, strict=True):
+            if (stage := method.stages.get(name)) is None:
+                continue
             paper = 100 * method.paper[name != BEFORE] if method.paper else np.nan
             if np.isfinite(paper):
                 look = {"color": "black", "linewidth": 2.2, "zorder": 4, "solid_capstyle": "butt"}
                 axes.plot([paper, paper], [place - half, place + half], **look, label="paper")
-            if (stage := method.stages.get(name)) is None:
-                continue
             low, value, high = 100 * stage.low, 100 * stage.rate, 100 * stage.high
             axes.barh(place, value, 2 * half, color=STAGE[name])
             axes.plot([low, high], [place, place], color="#6b6f75", linewidth=1.4, zorder=3)
