@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 import sgm
 from sgm.navigation import Cleaner, Evaluation, MemorySight, OdometryNavigator, evaluate_tasks
 
-from . import plots
 from .folder import claim, read_json, write_json
 from .provenance import provenance
-from .safety_networks import FALSE, HELD_OUT, Networks, networks
-from .safety_pictures import largest_part
+from .safety_networks import HELD_OUT, Networks, networks
 from .safety_settings import FREE, METHODS, POLICIES, SCHEMA, SafetySettings
+from .safety_truth import FALSE, edge_lengths, true_part
 
 if TYPE_CHECKING:
     from sgm.envs.safety import Rollouts, SafetyRoomsVectorEnv, Tasks
@@ -375,17 +374,6 @@ class SafetyPiece:
             f"[{low:.1%}, {high:.1%}], {graph['nodes']:,} nodes, {graph['edges']:,} edges, "
             f"{graph['false_edges'] or 0:.1%} false, {graph['largest_part'] / graph['nodes']:.0%} connected"
         )
-
-
-def edge_lengths(edges: sgm.Edges, places: NDArray[np.float32]) -> NDArray[np.float64]:
-    """(E,) true lengths of edges, metres."""
-    ends = places[:, :2].astype(np.float64)
-    return np.hypot(*(ends[edges.source] - ends[edges.target]).T)
-
-
-def true_part(edges: sgm.Edges, lengths: NDArray[np.float64], nodes: int) -> int:
-    """Nodes of the largest strongly connected part without the false edges: what a perfect cleanup would leave."""
-    return int(largest_part(nodes, plots.some(edges, lengths <= FALSE)).sum())
 
 
 @contextlib.contextmanager

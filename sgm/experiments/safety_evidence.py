@@ -14,8 +14,8 @@ from sgm.memory.settings import Settings
 from sgm.navigation import Trace, run_tasks
 
 from .folder import read_json, write_json
-from .safety_networks import FALSE
 from .safety_pictures import main_cut
+from .safety_truth import FALSE
 
 if TYPE_CHECKING:
     from sgm.envs.safety_layouts import Layout

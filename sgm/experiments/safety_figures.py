@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 import sgm
 
 from . import plots
-from .safety_networks import FALSE
+from .safety_truth import FALSE
 
 LABELS = {"consptm": "dense (ConSPTM)", "both": "two-way and perceptual"}
 METHOD = {"consptm": "#c2570c", "uniform": "#8a8f98", "two-way": plots.NODE, "both": "#4fa3d9"}

@@ -15,6 +15,7 @@ import sgm
 
 from .folder import read_json, write_json
 from .provenance import provenance
+from .safety_truth import FALSE
 
 if TYPE_CHECKING:
     from sgm.envs.safety import Rollouts
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 NAMES = ("distance", "features", "controller")
 HELD_OUT = 10  # rollouts the distance is judged on
-FALSE = 1.2  # metres beyond which a pair that is taken for near, or an edge, is false
 NEAR, HEADING = 0.5, 45.0  # metres and degrees within which a pair is near
 
 

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 import sgm
 
 from . import plots
-from .safety_networks import FALSE
+from .safety_truth import FALSE, edge_lengths, largest_part
 
 if TYPE_CHECKING:
     from sgm.envs.safety_layouts import Layout
@@ -57,7 +55,7 @@ def memory_stages(path: Path, layout: Layout, places: ArrayLike, stages: Sequenc
     figure, panels = plots.pyplot().subplots(1, len(stages), **shape)
     for axes, (stage, edges) in zip(panels[0], stages, strict=True):
         _plan(axes, layout)
-        false = _lengths(nodes, edges) > FALSE
+        false = edge_lengths(edges, nodes) > FALSE
         apart = ~largest_part(len(nodes), edges)
         look: dict[str, Any] = {"rasterized": True, "linewidths": 0.5, "zorder": 1.5}
         plots.draw_edges(
@@ -157,7 +155,7 @@ def episode(path: Path, layout: Layout, places: ArrayLike, edges: sgm.Edges, tra
         (after, way[turn:], plots.PLANS[1], [item for item in trace["cuts"] if item["step"] >= cut["step"]]),
     )
     figure, panels = plots.pyplot().subplots(1, 2, figsize=(12, 6.3), gridspec_kw={"wspace": 0.03})
-    true = plots.some(edges, _lengths(nodes, edges) <= FALSE)
+    true = plots.some(edges, edge_lengths(edges, nodes) <= FALSE)
     for axes, (plan, taken, colour, cuts) in zip(panels, parts, strict=True):
         _plan(axes, layout)
         plots.draw_edges(axes, nodes[:, 1::-1], true, FAINT, alpha=0.35, rasterized=True, zorder=1.4)
@@ -223,16 +221,3 @@ def _checked(places: ArrayLike) -> Floats:
     if values.ndim != 2 or values.shape[1] < 2 or not len(values) or not np.isfinite(values).all():
         raise sgm.InputError(f"got places of shape {values.shape}: expected finite (n, 3), x, y and heading")
     return values
-
-
-def _lengths(places: Floats, edges: sgm.Edges) -> Floats:
-    lengths: Floats = np.hypot(*(places[edges.source, :2] - places[edges.target, :2]).T)
-    return lengths
-
-
-def largest_part(nodes: int, edges: sgm.Edges) -> NDArray[np.bool_]:
-    """Which nodes are in the largest strongly connected part."""
-    graph = csr_array((np.ones(len(edges.source)), (edges.source, edges.target)), shape=(nodes, nodes))
-    part = connected_components(graph, connection="strong")[1]
-    inside: NDArray[np.bool_] = part == np.bincount(part).argmax()
-    return inside

@@ -21,7 +21,7 @@ from . import safety_pictures as pictures
 from . import tables
 from .folder import find_file, read_array, read_arrays
 from .report import Gallery, band, document, facts, how, html_table, made_with, note, section
-from .safety_figures import BEFORE, FALSE, label
+from .safety_figures import BEFORE, label
 from .safety_settings import METHODS, POLICIES
 from .safety_tables import (
     PAPER,
@@ -36,6 +36,7 @@ from .safety_tables import (
     success_table,
     threshold_table,
 )
+from .safety_truth import FALSE, edge_lengths
 from .tables import Pooled, Row
 
 if TYPE_CHECKING:
@@ -210,8 +211,6 @@ def _reasons(groups: Mapping[Key, Sequence[Pooled]], agent: str) -> list[figures
 
 def _lengths(files: LayoutFiles, rows: Sequence[Row]) -> dict[str, dict[str, NDArray[np.float64]]]:
     """True lengths of edges by method and stage, all seeds together."""
-    from .safety import edge_lengths
-
     found: dict[str, dict[str, NDArray[np.float64]]] = {}
     for method in sorted({row["method"] for row in rows}, key=METHODS.index):
         parts: dict[str, list[NDArray[np.float64]]] = {}

@@ -10,7 +10,7 @@ import pytest
 
 import sgm
 from sgm.cli import main
-from sgm.experiments import safety
+from sgm.experiments import safety_truth
 from sgm.experiments.safety_settings import SafetySettings
 
 pytest.importorskip("mujoco")
@@ -63,7 +63,7 @@ def test_the_true_part_is_what_is_connected_without_false_edges():
     places = np.array([[0, 0], [0.5, 0], [1.0, 0], [5, 0]], np.float32)
     edges = memory.edges()
     assert memory.largest_part() == 4
-    assert safety.true_part(edges, safety.edge_lengths(edges, places), 4) == 3
+    assert safety_truth.true_part(edges, safety_truth.edge_lengths(edges, places), 4) == 3
 
 
 def test_places_are_where_the_nodes_were_seen(folder):

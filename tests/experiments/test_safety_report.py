@@ -14,7 +14,15 @@ import pytest
 
 import sgm
 from sgm.envs import safety_layouts
-from sgm.experiments import safety_evidence, safety_figures, safety_pictures, safety_report, safety_tables, tables
+from sgm.experiments import (
+    safety_evidence,
+    safety_figures,
+    safety_pictures,
+    safety_report,
+    safety_tables,
+    safety_truth,
+    tables,
+)
 from sgm.navigation import wilson
 
 pytest.importorskip("matplotlib")
@@ -404,4 +412,4 @@ def test_figures_say_what_they_cannot_draw(tmp_path, layout):
 
 def test_nodes_outside_the_largest_part_are_known():
     edges = sgm.Edges(np.array([0, 1, 2, 2]), np.array([1, 2, 0, 3]), np.ones(4, np.float32))
-    assert safety_pictures.largest_part(5, edges).tolist() == [True, True, True, False, False]
+    assert safety_truth.largest_part(5, edges).tolist() == [True, True, True, False, False]
