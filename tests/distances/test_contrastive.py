@@ -122,7 +122,8 @@ def test_it_comes_back_from_its_file(trained, tmp_path: Path):
     back = ContrastiveDistance.load(tmp_path / "d.safetensors")
     assert back.fingerprint == trained.fingerprint and back.config == TINY and back.size == SIZE
     frames = corridor(1, 20, 5)[0][0]
-    np.testing.assert_array_equal(back(back.embed(frames), back.embed(frames)), trained(*[trained.embed(frames)] * 2))
+    # One array for both ends on each side: BLAS may round the product of an array with itself another way.
+    np.testing.assert_array_equal(back(*[back.embed(frames)] * 2), trained(*[trained.embed(frames)] * 2))
     (tmp_path / "d.safetensors").write_bytes(b"anything")
     with pytest.raises(StoreError):
         ContrastiveDistance.load(tmp_path / "d.safetensors")
