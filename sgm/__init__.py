@@ -2,6 +2,7 @@
 
 from .distances.table import TableDistance
 from .memory import (
+    Attributes,
     Belief,
     Certificate,
     CleanupPolicy,
@@ -9,6 +10,7 @@ from .memory import (
     DistanceError,
     Edges,
     EmptyMemory,
+    Events,
     Evidence,
     ExtendReport,
     FirstFailure,
@@ -19,6 +21,7 @@ from .memory import (
     SecondFailure,
     SGMError,
     SparseGraphicalMemory,
+    Stats,
     StoreError,
     ThresholdChoice,
     UnknownEdge,
@@ -29,6 +32,7 @@ from .memory import (
 __version__ = "0.1.0"
 
 __all__ = [
+    "Attributes",
     "Belief",
     "Certificate",
     "CleanupPolicy",
@@ -36,6 +40,7 @@ __all__ = [
     "DistanceError",
     "Edges",
     "EmptyMemory",
+    "Events",
     "Evidence",
     "ExtendReport",
     "FirstFailure",
@@ -46,6 +51,7 @@ __all__ = [
     "SGMError",
     "SecondFailure",
     "SparseGraphicalMemory",
+    "Stats",
     "StoreError",
     "TableDistance",
     "ThresholdChoice",

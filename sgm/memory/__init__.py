@@ -1,5 +1,6 @@
 """The memory itself: needs NumPy, SciPy and sqlite3, and nothing else of this package."""
 
+from .attributes import Attributes
 from .build import ExtendReport
 from .certificate import Certificate
 from .distance import Distance
@@ -13,14 +14,17 @@ from .errors import (
     UnknownEdge,
     UnknownNode,
 )
+from .events import Events
 from .graph import Edges
 from .memory import SparseGraphicalMemory
 from .plan import Plan
 from .planner import Near
 from .policies import Belief, CleanupPolicy, Evidence, FirstFailure, SecondFailure
 from .sparsity import ThresholdChoice, choose_threshold
+from .stats import Stats
 
 __all__ = [
+    "Attributes",
     "Belief",
     "Certificate",
     "CleanupPolicy",
@@ -28,6 +32,7 @@ __all__ = [
     "DistanceError",
     "Edges",
     "EmptyMemory",
+    "Events",
     "Evidence",
     "ExtendReport",
     "FirstFailure",
@@ -38,6 +43,7 @@ __all__ = [
     "SGMError",
     "SecondFailure",
     "SparseGraphicalMemory",
+    "Stats",
     "StoreError",
     "ThresholdChoice",
     "UnknownEdge",

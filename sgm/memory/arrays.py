@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from .errors import InputError
+
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
@@ -47,6 +49,14 @@ class Column:
     def cut(self, size: int) -> None:
         """Forget every row from `size` on."""
         self._size = size
+
+
+def as_array(name: str, values: Any) -> NDArray[Any]:
+    """The values as an array; InputError if they cannot be one."""
+    try:
+        return np.asarray(values)
+    except (ValueError, OverflowError) as error:
+        raise InputError(f"{name} cannot be an array: {error}. Expected rows of one shape.") from None
 
 
 def ragged(starts: Ints, lengths: Ints) -> tuple[Ints, Ints]:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Ints
+from .arrays import Ints, as_array
 from .criteria import NOVEL, Block, Floats, decide, nonzero, within
 from .distance import Distance, Features, between, compute_features, count, embed
 from .errors import InputError
+from .events import NO_EPISODE, WALKED, EventLog, Mark, Size
 from .graph import Graph
 from .nodes import Nodes
 from .settings import Settings
@@ -50,6 +52,8 @@ class Undo:
     edges: int
     stream: int
     tail: tuple[int, int] | None
+    log: Mark
+    attributes: frozenset[str]
     features: dict[int, Floats] = dataclasses.field(default_factory=dict)
     temporal: list[Ints] = dataclasses.field(default_factory=list)
 
@@ -57,16 +61,24 @@ class Undo:
 class Builder:
     """Adds observations to nodes and graph."""
 
-    def __init__(self, nodes: Nodes, graph: Graph, settings: Settings, tail: tuple[int, int] | None = None) -> None:
+    def __init__(
+        self, nodes: Nodes, graph: Graph, log: EventLog, settings: Settings, tail: tuple[int, int] | None = None
+    ) -> None:
         """Build onto these; `tail` is the last observation's (episode, node), if it had an episode."""
         self.nodes = nodes
         self.graph = graph
+        self.log = log
         self.settings = settings
         self.tail = tail
 
+    @property
+    def size(self) -> Size:
+        """How much there is."""
+        return Size(len(self.nodes), len(self.graph), len(self.nodes.assignment))
+
     def mark(self) -> Undo:
         """Where things stand now."""
-        return Undo(len(self.nodes), len(self.graph), len(self.nodes.assignment), self.tail)
+        return Undo(*self.size, self.tail, self.log.mark(), frozenset(self.nodes.attributes))
 
     def back_to(self, undo: Undo) -> None:
         """Put everything back to where it stood."""
@@ -74,8 +86,11 @@ class Builder:
             self.graph.set_temporal(edges, False)
         for node, feature in undo.features.items():
             self.nodes.feature[node] = feature
+        for name in self.nodes.attributes.keys() - undo.attributes:
+            del self.nodes.attributes[name]
         self.nodes.cut(undo.nodes, undo.stream)
         self.graph.cut(undo.nodes, undo.edges)
+        self.log.back_to(undo.log)
         self.tail = undo.tail
 
     def extend(
@@ -84,6 +99,7 @@ class Builder:
         features: Features | None,
         observations: Any,
         episodes: Ints | None,
+        attributes: Mapping[str, NDArray[Any]],
         block: int | None,
         undo: Undo,
         progress: Any,
@@ -93,7 +109,7 @@ class Builder:
         chosen = np.arange(number)
         if self.settings.criterion == "uniform":
             chosen = self._uniform_choice(number)
-            observations = np.asarray(observations)[chosen]
+            observations = as_array("observations", observations)[chosen]
         assignment = np.full(number, DROPPED)
         low = 0
         while low < len(chosen):
@@ -103,6 +119,9 @@ class Builder:
             progress.update(len(stream))
             low = part.stop
         self.nodes.assignment.append(assignment)
+        if self.nodes.attributes or attributes:
+            kept = self.nodes.stream.values[undo.nodes :] - undo.stream
+            self.nodes.append_attributes(undo.nodes, {name: values[kept] for name, values in attributes.items()})
         if episodes is not None:
             self._join_in_time(assignment, episodes, undo)
         elif number:
@@ -133,7 +152,7 @@ class Builder:
             feature = compute_features(features, observations, nodes.feature_width)
         kept = None
         if settings.keep_observations:
-            kept = np.asarray(observations)
+            kept = as_array("observations", observations)
             nodes.check_observations(kept)
         table = self._distances(distance, embedding)
         matches = self._decide(distance, feature, table)
@@ -198,11 +217,13 @@ class Builder:
         known = [self.graph.find(int(u), int(v)) for u, v in pairs]
         old = np.array([edge for edge in known if edge is not None], np.int64)
         old = old[~self.graph.temporal.values[old]]
-        undo.temporal.append(old[old < undo.edges])
+        walked = old[old < undo.edges]
+        undo.temporal.append(walked)
         self.graph.set_temporal(old, True)
         fresh = pairs[[edge is None for edge in known]]
         never = np.full(len(fresh), np.inf, np.float32)
         self.graph.append(len(self.nodes), fresh[:, 0], fresh[:, 1], never, np.ones(len(fresh), np.bool_))
+        self.log.append([(edge, WALKED, NO_EPISODE) for edge in walked.tolist()], self.size)
         if len(episodes):
             self.tail = (int(episodes[-1]), int(assignment[-1]))
 
@@ -211,7 +232,7 @@ def as_episodes(episode: Any, number: int) -> Ints | None:
     """Episode numbers of a batch: one for all, or (n,) one each."""
     if episode is None:
         return None
-    values: NDArray[Any] = np.asarray(episode)
+    values = as_array("episode", episode)
     if values.dtype.kind not in "iu" or values.shape not in ((), (number,)):
         raise InputError(
             f"episode has dtype {values.dtype} and shape {values.shape}: expected a whole number, or {number} of them"

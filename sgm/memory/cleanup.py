@@ -3,78 +3,115 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from .events import FAILED, GUARDED, NO_EPISODE, REACHED, REMOVED, RESTORED, EventLog, Fold, Mark, Size
 from .graph import Graph
 from .planner import Planner
 from .policies import CleanupPolicy, Evidence
 
-Changes = list[tuple[int, Evidence | None, Evidence]]  # edge, what was known before, what is known after
-
 
 class Journal(Protocol):
-    """Where evidence is written, if the memory is live."""
+    """Where events are written, if the memory is live."""
 
-    def write_evidence(self, changes: Changes, records: int) -> None:
-        """Write changes, all or nothing."""
+    def write_log(self, log: EventLog, mark: Mark) -> None:
+        """Write the events since a mark, all or nothing."""
+        ...
+
+    def write_fold(self, log: EventLog, fold: Fold) -> None:
+        """Put evidence in the place of the oldest events, all or nothing."""
         ...
 
     def wrote(self, token: object) -> bool:
-        """Whether these changes have been written."""
+        """Whether this mark's events, or this fold, have been written."""
         ...
 
 
 class Cleanup:
-    """Keeps the evidence of a graph, all of a batch of tries or none."""
+    """Keeps the evidence of a graph and logs what changes it, all of a batch of tries or none."""
 
-    def __init__(self, graph: Graph, planner: Planner, policy: CleanupPolicy, records: int) -> None:
-        """Go on after `records` tries."""
+    def __init__(
+        self,
+        graph: Graph,
+        planner: Planner,
+        policy: CleanupPolicy,
+        log: EventLog,
+        size: Callable[[], Size],
+        records: int,
+    ) -> None:
+        """Go on after `records` tries; `size` tells how much the memory holds."""
         self.graph = graph
         self.planner = planner
         self.policy = policy
+        self.log = log
+        self.size = size
         self.records = records
 
-    def record(self, edges: list[int], outcomes: list[bool], store: Journal | None) -> list[bool]:
+    def record(self, edges: list[int], outcomes: list[bool], episodes: list[int], store: Journal | None) -> list[bool]:
         """Take in tries in order and write them; whether each removed its edge."""
+        self.make_room(store)
         before = {edge: self.graph.evidence.get(edge) for edge in edges}
-        records = self.records
-        changes: Changes = []
+        records, mark = self.records, self.log.mark()
+        events: list[tuple[int, int, int]] = []
         try:
-            removals = [self._try_edge(edge, outcome) for edge, outcome in zip(edges, outcomes, strict=True)]
-            if store is not None:
-                changes += [(edge, old, self.graph.evidence[edge]) for edge, old in before.items()]
-                store.write_evidence(changes, self.records)
+            tries = zip(edges, outcomes, episodes, strict=True)
+            removals = [self._try_edge(edge, outcome, episode, events) for edge, outcome, episode in tries]
+            self.log.append(events, self.size())
+            if store is not None and events:
+                store.write_log(self.log, mark)
         except BaseException:
-            if store is None or not store.wrote(changes):
+            if store is None or not store.wrote(mark):
                 self.records = records
+                self.log.back_to(mark)
                 self._put(before)
             raise
         return removals
 
     def restore(self, edges: list[int], store: Journal | None) -> int:
         """Bring back those of these edges that are removed, and write that; how many they are."""
+        self.make_room(store)
         known = self.graph.evidence
         removed = [edge for edge in edges if edge in known and known[edge].removed_at is not None]
         after = {edge: dataclasses.replace(known[edge], removed_at=None, streak=0) for edge in removed}
-        changes: Changes = [(edge, known[edge], after[edge]) for edge in removed]
+        mark = self.log.mark()
         try:
-            if store is not None:
-                store.write_evidence(changes, self.records)
-        finally:
-            if store is None or store.wrote(changes):
-                self._put(after)
+            self.log.append([(edge, RESTORED, NO_EPISODE) for edge in removed], self.size())
+            if store is not None and removed:
+                store.write_log(self.log, mark)
+        except BaseException:
+            if store is None or not store.wrote(mark):
+                self.log.back_to(mark)
+                raise
+            self._put(after)
+            raise
+        self._put(after)
         return len(removed)
 
-    def _try_edge(self, edge: int, reached: bool) -> bool:
+    def make_room(self, store: Journal | None) -> None:
+        """Fold the oldest events if there are more than should be kept."""
+        fold = self.log.fold()
+        if fold is None:
+            return
+        try:
+            if store is not None:
+                store.write_fold(self.log, fold)
+        finally:
+            if store is None or store.wrote(fold):
+                self.log.apply(fold)
+
+    def _try_edge(self, edge: int, reached: bool, episode: int, events: list[tuple[int, int, int]]) -> bool:
         self.records += 1
         evidence = self.graph.evidence.get(edge, Evidence()).after(reached)
+        events.append((edge, REACHED if reached else FAILED, episode))
         removes = not reached and evidence.removed_at is None and self.policy.gives_up(evidence)
-        if removes and self.policy.guard:
-            removes = self.planner.largest_part(without=edge) == self.planner.largest_part()
-            evidence = dataclasses.replace(evidence, guarded=not removes)
+        if removes and self.policy.guard and self.planner.largest_part(without=edge) != self.planner.largest_part():
+            removes = False
+            evidence = dataclasses.replace(evidence, guarded=True)
+            events.append((edge, GUARDED, episode))
         if removes:
-            evidence = dataclasses.replace(evidence, removed_at=self.records)
+            evidence = dataclasses.replace(evidence, removed_at=self.records, guarded=False)
+            events.append((edge, REMOVED, episode))
         self._put({edge: evidence})
         return removes
 

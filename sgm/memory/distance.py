@@ -8,7 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from .arrays import as_array
 from .errors import DistanceError, InputError
+from .settings import shortened
 
 Floats = NDArray[np.float32]
 _DIAGONAL = 16  # without `pairs`, single distances are the diagonals of blocks of this size
@@ -37,21 +39,22 @@ class Distance(Protocol):
 
 def batch_of_one(observation: Any) -> NDArray[Any]:
     """One observation as a batch: (...) to (1, ...)."""
-    return np.expand_dims(np.asarray(observation), 0)
+    return np.expand_dims(as_array("an observation", observation), 0)
 
 
 def count(observations: Any) -> int:
     """How many observations a batch holds."""
     if not isinstance(observations, Sized) or getattr(observations, "ndim", 1) == 0:
         raise InputError(
-            f"observations is {observations!r}: expected a batch, (n, ...). For a single observation call add()."
+            f"observations is {shortened(observations)}: expected a batch, (n, ...). For a single observation call "
+            "add()."
         )
     return len(observations)
 
 
 def embed(distance: Distance, observations: Any, width: int | None) -> Floats:
     """Embed a batch and check it: (n, ...) to (n, e) float32, with e = `width` unless that is None."""
-    vectors = _vectors(distance.embed(observations), count(observations), "distance.embed")
+    vectors = _vectors(_asked(distance.embed, observations, "distance.embed"), count(observations), "distance.embed")
     if width is not None and vectors.shape[1] != width:
         raise DistanceError(
             f"distance.embed returned embeddings of size {vectors.shape[1]}, but this memory holds embeddings of size "
@@ -62,7 +65,7 @@ def embed(distance: Distance, observations: Any, width: int | None) -> Floats:
 
 def compute_features(function: Features, observations: Any, width: int | None) -> Floats:
     """Apply φ to a batch and check it: (n, ...) to (n, f) float32, with f = `width` unless that is None."""
-    vectors = _vectors(function(observations), count(observations), "features")
+    vectors = _vectors(_asked(function, observations, "features"), count(observations), "features")
     if width is not None and vectors.shape[1] != width:
         raise DistanceError(
             f"features returned vectors of size {vectors.shape[1]}, but this memory holds features of size {width}."
@@ -106,6 +109,16 @@ def paired(distance: Distance, starts: Floats, goals: Floats) -> Floats:
     return steps
 
 
+def _asked(function: Features, observations: Any, name: str) -> Any:
+    """What a user's function makes of observations; what it refuses becomes an error of ours."""
+    try:
+        return function(observations)
+    except (ValueError, OverflowError) as error:
+        if isinstance(error, InputError):
+            raise
+        raise DistanceError(f"{name} does not accept these observations: {error}") from error
+
+
 def _vectors(values: Any, expected: int, name: str) -> Floats:
     vectors = _as_float32(values, name)
     if vectors.ndim != 2 or len(vectors) != expected or (expected and not vectors.shape[1]):
@@ -120,7 +133,10 @@ def _vectors(values: Any, expected: int, name: str) -> Floats:
 
 
 def _as_float32(values: Any, name: str) -> Floats:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise DistanceError(f"{name} returned what is no array: {error}") from None
     if array.dtype.kind not in "fiub":
         raise DistanceError(f"{name} returned an array of dtype {array.dtype}: expected real numbers (float32).")
     return np.asarray(array, np.float32, order="C")

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 
+def printable(text: str) -> str:
+    """The text with every character escaped that a terminal would obey instead of show."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape", "surrogatepass").decode()
+
+
 class SGMError(Exception):
     """Base of every error this package raises on purpose."""
 
@@ -32,4 +41,8 @@ class EmptyMemory(NoPath):
 
 
 class StoreError(SGMError):
-    """A memory file cannot be opened, read or written."""
+    """A file cannot be opened, read or written. What the file contains is escaped in the message."""
+
+    def __init__(self, message: str) -> None:
+        """Make the message printable."""
+        super().__init__(printable(message))

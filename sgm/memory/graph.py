@@ -150,6 +150,19 @@ class Graph:
         source, target = self.source.values[chosen], self.target.values[chosen]
         return Edges(source.astype(np.int64), target.astype(np.int64), self.weights(chosen))
 
+    def is_simple(self) -> bool:
+        """Whether no edge is there twice or leads from a node to itself."""
+        source, target = self.source.values.astype(np.int64), self.target.values
+        keys = np.sort(source * self.nodes + target)
+        return bool((source != target).all() and (keys[1:] != keys[:-1]).all())
+
+    def first(self, nodes: int, edges: int) -> Graph:
+        """A copy of the first nodes and edges, without evidence."""
+        copy = Graph()
+        columns = (self.source, self.target, self.distance, self.temporal)
+        copy.append(nodes, *(column.values[:edges] for column in columns))
+        return copy
+
     def _changed(self, sources: Ints) -> None:
         self.version += 1
         self._unfiltered.append(sources)

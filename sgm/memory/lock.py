@@ -1,9 +1,10 @@
-"""One writer a file: a lock beside the file, let go by the system when its process dies."""
+"""One writer a file: a lock beside the file, released by the system when its process dies."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 from .errors import StoreError
@@ -21,44 +22,93 @@ except ImportError:  # Windows
         msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
 
 
+_MOST_BYTES = 32  # a lock of ours holds a process number and nothing else
+_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+
+
+def real_path(path: str | os.PathLike[str]) -> Path:
+    """The one absolute name of a file, links followed; StoreError if this cannot be the name of a file."""
+    text = os.fspath(path)
+    if not isinstance(text, str):
+        raise StoreError(f"{path!r} is not the name of a memory file: expected text")
+    if not text or "\0" in text:
+        raise StoreError(f"{text!r} is not the name of a file: expected one with at least a character and no NUL")
+    try:
+        real = Path(os.path.realpath(text))
+        if real.is_dir() or not real.name:
+            raise StoreError(f"{text} is a folder: expected the name of a memory file")
+        if not real.parent.is_dir():
+            raise StoreError(f"{text} cannot be a memory file: there is no folder {real.parent}. Make it first.")
+        with contextlib.suppress(FileNotFoundError):
+            os.lstat(real.with_name(real.name + "-lock"))  # the longest name beside it must be possible too
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{text} cannot be a memory file: {error}") from None
+    return real
+
+
 class WriterLock:
-    """An exclusive lock on `path`, held from construction to `release`."""
+    """An exclusive lock on the memory file at a real path, held from construction to `release`."""
 
     def __init__(self, path: Path) -> None:
         """Take the lock, or raise StoreError saying who holds it."""
         self._path = path.with_name(path.name + "-lock")
+        self._process = os.getpid()
         self._descriptor: int | None = None
         while self._descriptor is None:
             self._descriptor = self._try(path)
 
     def release(self) -> None:
-        """Let the lock go; a second call does nothing."""
-        if self._descriptor is not None:
-            # Removed while still held, so that nobody can lock a file that is about to disappear.
-            with contextlib.suppress(OSError):
+        """Let the lock go; a second call does nothing, and neither does one in a forked child."""
+        if self._descriptor is None or os.getpid() != self._process:
+            return
+        # Removed while still held, so that nobody can lock a file that is about to disappear.
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(self._descriptor), os.lstat(self._path)):
                 self._path.unlink()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close this process's descriptor. In a forked child the parent keeps the lock; nobody else gets it."""
+        if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def _try(self, path: Path) -> int | None:
         """The locked descriptor, or None if the lock file was removed by its last holder meanwhile."""
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(self._path, _FLAGS, 0o666)
         except OSError as error:
-            raise StoreError(f"cannot write beside {path}: {error}") from error
+            raise StoreError(f"{path} cannot be locked for writing: {error}") from None
+        try:
+            if self._locked(path, descriptor):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        return None
+
+    def _locked(self, path: Path, descriptor: int) -> bool:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size > _MOST_BYTES:
+            raise StoreError(
+                f"{self._path} is not a lock of this library but another file or a link to one, and is left alone: "
+                f"remove it if you know that nobody writes {path}"
+            )
         try:
             _take(descriptor)
-        except OSError as error:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace") if hasattr(os, "pread") else ""
-            os.close(descriptor)
+        except OSError:
+            holder = os.pread(descriptor, _MOST_BYTES, 0).decode(errors="replace") if hasattr(os, "pread") else ""
             raise StoreError(
                 f"{path} is being written by process {holder or '(unknown)'}: one writer at a time. "
                 "Close it there, or read the file with load()."
-            ) from error
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(descriptor), os.stat(self._path)):
-                os.ftruncate(descriptor, 0)
-                os.write(descriptor, str(os.getpid()).encode())
-                return descriptor
-        os.close(descriptor)
-        return None
+            ) from None
+        try:
+            if not os.path.samestat(os.fstat(descriptor), os.lstat(self._path)):
+                return False
+        except FileNotFoundError:
+            return False
+        with contextlib.suppress(OSError):  # on a full disk nobody learns the number, but the lock holds
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, str(self._process).encode())
+        return True

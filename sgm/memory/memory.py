@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
-from tqdm import tqdm
 
 from . import export, localise, store
-from .arrays import Bools, Ints
+from .arrays import Bools, Ints, as_array
+from .attributes import Attributes, checked_batch
 from .build import Builder, ExtendReport, as_episodes
 from .certificate import Certificate, certify
 from .cleanup import Cleanup
@@ -22,13 +25,19 @@ from .compatible import check_distance, check_names, check_settings
 from .criteria import within as is_within
 from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, paired
 from .errors import EmptyMemory, InputError, NoPath, StoreError, UnknownEdge, UnknownNode
+from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
 from .graph import Edges, Graph
-from .lock import WriterLock
+from .lock import WriterLock, real_path
 from .nodes import Nodes
 from .plan import Plan
 from .planner import Near, Planner
 from .policies import POLICIES, CleanupPolicy, Evidence, ForeignPolicy, make_policy, policy_from_dict
-from .settings import Settings, number, off_is_infinite, whole
+from .progress import progress_bar
+from .read import Contents, read
+from .schema import form_of
+from .settings import Settings, number, off_is_infinite, shortened, whole
+from .stats import Stats, as_html, measure
+from .turns import takes_turns
 
 Path_ = str | os.PathLike[str]
 
@@ -41,7 +50,7 @@ class SparseGraphicalMemory:
     observations are added later; edges removed by cleanup go on counting among a node's k nearest. Merging is decided
     by distances alone, so neither cleanup nor temporal edges change what merges later.
 
-    A memory is for one thread at a time.
+    Threads may share a memory: its calls take turns.
     """
 
     def __init__(
@@ -60,6 +69,7 @@ class SparseGraphicalMemory:
         seed: int = 0,
         feature_average: float = 0.0,
         keep_observations: bool = False,
+        keep_events: int | None = KEEP_EVENTS,
     ) -> None:
         """Make an empty memory.
 
@@ -80,11 +90,14 @@ class SparseGraphicalMemory:
             seed: seed of criterion "uniform".
             feature_average: how far a merge moves a node's feature towards the new one (authors: 0.05).
             keep_observations: keep each node's observation.
+            keep_events: how many of the newest events are kept one by one, at least; None: all. Older ones are folded
+                into the evidence about their edges, and `at` cannot go back beyond them.
         """
         settings = Settings(
             criterion, tau_a, off_is_infinite(tau_p), max_dist, k, scope, size, seed, feature_average, keep_observations
         )
-        self._set_up(distance, features, settings, make_policy(policy), Nodes(), Graph())
+        log = EventLog(_keep(keep_events))
+        self._set_up(distance, features, settings, make_policy(policy), Nodes(), Graph(), log)
 
     def _set_up(
         self,
@@ -94,6 +107,7 @@ class SparseGraphicalMemory:
         policy: CleanupPolicy,
         nodes: Nodes,
         graph: Graph,
+        log: EventLog,
         tail: tuple[int, int] | None = None,
         records: int = 0,
     ) -> None:
@@ -111,13 +125,17 @@ class SparseGraphicalMemory:
         self._nodes = nodes
         self._graph = graph
         self._graph.set_filter(settings.k)
-        self._builder = Builder(nodes, graph, settings, tail)
+        self._log = log
+        self._builder = Builder(nodes, graph, log, settings, tail)
         self._planner = Planner(graph, self.policy)
         self._waypoint_test = localise.WaypointTest(nodes)
-        self._cleanup = Cleanup(graph, self._planner, self.policy, records)
+        self._cleanup = Cleanup(graph, self._planner, self.policy, log, lambda: self._builder.size, records)
         self._loaded_fingerprint: str | None = None
         self._made_with: dict[str, Any] | None = None
         self._store: store.Store | None = None
+        self._read_only = ""  # why nothing may be changed, if so
+        self._turn = threading.RLock()
+        _MEMORIES.add(self)
 
     # -- what it holds -------------------------------------------------------------------------------------------
 
@@ -125,11 +143,25 @@ class SparseGraphicalMemory:
         """Number of nodes."""
         return len(self._nodes)
 
+    @takes_turns
     def __repr__(self) -> str:
-        """Criterion, nodes and edges."""
-        edges = int(np.count_nonzero(self._planner.standing()))
+        """Criterion, nodes, edges, and where the memory lives."""
+        edges, removed = int(np.count_nonzero(self._planner.standing())), int(np.count_nonzero(self._graph.removed()))
+        size = f"{len(self):,} nodes of {len(self._nodes.assignment):,} observations, {edges:,} edges"
+        gone = f", {removed:,} removed" if removed else ""
+        held = f", attributes {', '.join(self.attributes)}" if self.attributes else ""
         where = f", live in {self._store.path}" if self._store else ""
-        return f"<SparseGraphicalMemory {self.settings.criterion}: {len(self)} nodes, {edges} edges{where}>"
+        return f"<SparseGraphicalMemory {self.settings.criterion}: {size}{gone}{held}{where}>"
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        return as_html(self.stats())
+
+    @takes_turns
+    def stats(self) -> Stats:
+        """Sizes, connectivity, evidence and what a user should look at."""
+        where = None if self._store is None else self._store.path
+        return measure(self._nodes, self._graph, self._planner, self._log, self.settings, self.records, where)
 
     @property
     def settings(self) -> Settings:
@@ -177,15 +209,22 @@ class SparseGraphicalMemory:
         return np.empty(0) if kept is None else kept.copy()
 
     @property
-    def nbytes(self) -> int:
-        """Bytes held for nodes and edges, cached trees not counted."""
-        return self._nodes.nbytes + self._graph.nbytes
+    def attributes(self) -> Attributes:
+        """Named arrays over the nodes: `memory.attributes["position"] = ...`; see `Attributes`."""
+        return Attributes(self._nodes, self._set_attribute)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes held for nodes, edges and events, cached trees not counted."""
+        return self._nodes.nbytes + self._graph.nbytes + self._log.nbytes
+
+    @takes_turns
     def edges(self, filtered: bool = True) -> Edges:
         """The edges that stand, by source, then target; `filtered=False`: as before the k-nearest filter."""
         mask = self._planner.standing() if filtered else ~self._graph.removed()
         return self._graph.edges(mask)
 
+    @takes_turns
     def removed(self) -> Edges:
         """The edges that cleanup has removed."""
         return self._graph.edges(self._graph.removed())
@@ -194,6 +233,7 @@ class SparseGraphicalMemory:
         """What trying the edge from u to v has shown, removed or not."""
         return self._graph.evidence.get(self._edge(u, v), Evidence())
 
+    @takes_turns
     def tried(self) -> dict[tuple[int, int], Evidence]:
         """What trying has shown, by edge (u, v), for every edge that was tried."""
         source, target = self._graph.source.values, self._graph.target.values
@@ -209,14 +249,22 @@ class SparseGraphicalMemory:
         """How many tries have been recorded: the clock of `Evidence.removed_at`."""
         return self._cleanup.records
 
+    @takes_turns
     def largest_part(self) -> int:
         """Number of nodes in the largest strongly connected part of the graph."""
         return self._planner.largest_part() if len(self) else 0
 
     # -- building ------------------------------------------------------------------------------------------------
 
+    @takes_turns
     def extend(
-        self, observations: Any, *, episode: Any = None, block: int | None = None, progress: bool = False
+        self,
+        observations: Any,
+        *,
+        episode: Any = None,
+        attributes: Mapping[str, Any] | None = None,
+        block: int | None = None,
+        progress: bool = False,
     ) -> ExtendReport:
         """Take in a batch of observations, in order, in a single pass; all of it or, on an error, nothing.
 
@@ -224,18 +272,25 @@ class SparseGraphicalMemory:
             observations: (n, ...) as the distance's `embed` takes them.
             episode: a whole number, or (n,) of them: consecutive observations of one episode are joined by edges of
                 weight 1 after merging. An episode may go on in the next call. None: no such edges.
+            attributes: (n, ...) numbers by name, one for each observation; a node has those of the observation that it
+                keeps.
             block: how many observations are decided at once; the result does not depend on it.
             progress: show a progress bar.
         """
         total = count(observations)
         episodes = as_episodes(episode, total)
+        given = checked_batch(attributes, total, self._nodes)
         if block is not None:
             block = whole("block", block, 1)
+        self._require_writable()
         self._require_features()
+        self._cleanup.make_room(self._store)
         undo = self._builder.mark()
-        with tqdm(total=total, desc="build", unit="obs", disable=not progress) as bar:
+        with progress_bar(shown=progress, total=total, desc="build", unit="obs") as bar:
             try:
-                report = self._builder.extend(self.distance, self._features, observations, episodes, block, undo, bar)
+                report = self._builder.extend(
+                    self.distance, self._features, observations, episodes, given, block, undo, bar
+                )
                 if self._store:
                     self._store.write_batch(self._builder, undo, self._meta())
             except BaseException:
@@ -244,17 +299,41 @@ class SparseGraphicalMemory:
                 raise
         return report
 
-    def add(self, observation: Any, *, episode: int | None = None) -> int:
-        """Take in one observation; returns the node it became or was merged into."""
-        return int(self.extend(batch_of_one(observation), episode=episode).assignment[0])
+    def add(self, observation: Any, *, episode: int | None = None, attributes: Mapping[str, Any] | None = None) -> int:
+        """Take in one observation with its attributes; returns the node it became or was merged into."""
+        if isinstance(attributes, Mapping):
+            attributes = {name: batch_of_one(value) for name, value in attributes.items()}
+        batch = batch_of_one(observation)
+        return int(self.extend(batch, episode=episode, attributes=attributes).assignment[0])
 
+    @takes_turns
     def filter(self, k: int | None) -> None:
         """Change how many nearest successors each node keeps; None keeps all."""
         settings = dataclasses.replace(self.settings, k=k)
-        if self._store:
-            self._store.write_meta({"settings": settings.asdict()})
-        self._settings = self._builder.settings = settings
-        self._graph.set_filter(k)
+        self._require_writable()
+        meta = {"settings": settings.asdict()}
+        try:
+            if self._store:
+                self._store.write_meta(meta)
+        finally:
+            if self._store is None or self._store.wrote(meta):
+                self._settings = self._builder.settings = settings
+                self._graph.set_filter(settings.k)
+
+    @takes_turns
+    def _set_attribute(self, name: str, values: NDArray[Any] | None) -> None:
+        """Write an attribute to the file, if there is one, and then to the nodes; None removes it."""
+        self._require_writable()
+        token = object()
+        try:
+            if self._store:
+                self._store.write_attribute(name, values, token)
+        finally:
+            if self._store is None or self._store.wrote(token):
+                if values is None:
+                    del self._nodes.attributes[name]
+                else:
+                    self._nodes.set_attribute(name, values)
 
     # -- localisation --------------------------------------------------------------------------------------------
 
@@ -292,6 +371,7 @@ class SparseGraphicalMemory:
         steps = self.steps_from_nodes if as_goals else self.steps_to_nodes
         return localise.nearest(steps(observations, embedded=embedded))
 
+    @takes_turns
     def reached(self, observations: Any, waypoints: ArrayLike, cutoff: float = 1.0, *, embedded: bool = False) -> Bools:
         """Whether ‖d(s, ·) − d(w, ·)‖∞ over the memory is under `cutoff`: (n, ...) and (n,) node ids to (n,) bool."""
         embedding = self._embedding(observations, embedded)
@@ -308,6 +388,7 @@ class SparseGraphicalMemory:
 
     # -- planning ------------------------------------------------------------------------------------------------
 
+    @takes_turns
     def plan(self, start: Any, goal: Any, *, by: str = "distance", within: float | None = None) -> Plan:
         """The shortest way from one observation to another; NoPath if there is none.
 
@@ -322,6 +403,7 @@ class SparseGraphicalMemory:
         starts, goals = self._attachments(batch_of_one(start), batch_of_one(goal))
         return self._plan_rows(starts[0], goals[0], by, within)
 
+    @takes_turns
     def plan_many(
         self, starts: Any, goals: Any, *, by: str = "distance", within: float | None = None
     ) -> list[Plan | None]:
@@ -334,6 +416,7 @@ class SparseGraphicalMemory:
                 plans.append(None)
         return plans
 
+    @takes_turns
     def attach(
         self,
         to_nodes: Floats,
@@ -370,10 +453,12 @@ class SparseGraphicalMemory:
                 ends[agent] = self._attach_row(start, goal, by, within, candidates)
         return ends[:, 0], ends[:, 1]
 
+    @takes_turns
     def plan_nodes(self, start: int, goal: int, *, by: str = "distance") -> Plan:
         """The shortest way from one node to another; NoPath if there is none."""
         return self._plan_between(self._node(start), self._node(goal), by, 0.0, 0.0)
 
+    @takes_turns
     def next_nodes(self, nodes: ArrayLike, goals: ArrayLike, *, by: str = "distance") -> Ints:
         """The next waypoint for many agents: (n,) node ids and (n,) goal nodes to (n,) node ids.
 
@@ -388,6 +473,7 @@ class SparseGraphicalMemory:
             following[mine] = np.maximum(self._planner.tree(int(goal), by).next[at[mine]], -1)
         return np.where(at == to, to, following)
 
+    @takes_turns
     def prices(self) -> csr_array:
         """What the planner pays for edges, steps: (V, V), by target and source; infinite where cleanup removed one.
 
@@ -398,27 +484,83 @@ class SparseGraphicalMemory:
 
     # -- cleanup -------------------------------------------------------------------------------------------------
 
-    def record(self, u: int, v: int, reached: bool) -> bool:
-        """Evidence about the edge from u to v: whether v was reached. Returns whether that removed the edge."""
-        return self.record_many([u], [v], [reached])[0]
+    def record(self, u: int, v: int, reached: bool, *, episode: int | None = None) -> bool:
+        """Evidence about the edge from u to v: whether v was reached. Returns whether that removed the edge.
 
-    def record_many(self, u: ArrayLike, v: ArrayLike, reached: ArrayLike) -> list[bool]:
+        `episode`, a whole number, is only noted in the log of events.
+        """
+        return self.record_many([u], [v], [reached], episode=episode)[0]
+
+    @takes_turns
+    def record_many(self, u: ArrayLike, v: ArrayLike, reached: ArrayLike, *, episode: Any = None) -> list[bool]:
         """`record` for (n,) edges at once, in order, all or nothing; (n,) whether each removed its edge."""
-        outcomes = np.asarray(reached)
+        outcomes = as_array("reached", reached)
         if outcomes.dtype != np.bool_ and outcomes.size:
-            raise InputError(f"reached is {reached!r}: expected True or False")
-        sources, targets = np.asarray(u), np.asarray(v)
+            raise InputError(f"reached is {shortened(reached)}: expected True or False")
+        sources, targets = as_array("u", u), as_array("v", v)
         if not sources.shape == targets.shape == outcomes.shape or outcomes.ndim != 1:
             raise InputError(f"u, v and reached have shapes {sources.shape}, {targets.shape} and {outcomes.shape}")
+        episodes = as_episodes(episode, len(outcomes))
+        if episodes is not None and len(episodes) and episodes.min() < 0:
+            raise InputError(f"episode is {episodes.min()}: expected a whole number, 0 or more")
+        self._require_writable()
         edges = [self._edge(a, b) for a, b in zip(sources, targets, strict=True)]
-        return self._cleanup.record(edges, outcomes.tolist(), self._store)
+        numbers = [NO_EPISODE] * len(edges) if episodes is None else episodes.tolist()
+        return self._cleanup.record(edges, outcomes.tolist(), numbers, self._store)
 
+    @takes_turns
     def restore(self, u: int | None = None, v: int | None = None) -> int:
         """Bring back the removed edge from u to v, or all of them; its evidence stays. Returns how many."""
         if (u is None) != (v is None):
-            raise InputError(f"restore takes both ends of an edge, or none; got u={u!r}, v={v!r}")
+            raise InputError(f"restore takes both ends of an edge, or none; got u={shortened(u)}, v={shortened(v)}")
+        self._require_writable()
         edges = list(self._graph.evidence) if u is None else [self._edge(u, v)]
         return self._cleanup.restore(edges, self._store)
+
+    # -- history -------------------------------------------------------------------------------------------------
+
+    @takes_turns
+    def events(self, u: int | None = None, v: int | None = None) -> Events:
+        """What happened to edges, oldest first: to all of them, or to the one from u to v. See `keep_events`."""
+        if (u is None) != (v is None):
+            raise InputError(f"events takes both ends of an edge, or none; got u={shortened(u)}, v={shortened(v)}")
+        rows = self._log.rows
+        number = np.arange(self._log.folded + 1, self._log.folded + 1 + len(rows))
+        if u is not None:
+            chosen = rows["edge"] == self._edge(u, v)
+            rows, number = rows[chosen], number[chosen]
+        edge = rows["edge"]
+        return Events(
+            number,
+            rows["time"].astype(np.float64),
+            self._graph.source.values[edge].astype(np.int64),
+            self._graph.target.values[edge].astype(np.int64),
+            np.array(KINDS)[rows["kind"]],
+            rows["episode"].astype(np.int64),
+        )
+
+    @takes_turns
+    def at(self, event: int) -> SparseGraphicalMemory:
+        """The memory as it was right after an event, read-only; 0: just before the first event.
+
+        It has the nodes, edges and evidence of that moment, and the settings, policy, features and attributes of now.
+        """
+        log, last = self._log, len(self._log)
+        event = whole("event", event, 0)
+        if not log.folded <= event <= last:
+            older = f"; the first {log.folded} are folded, see keep_events" if log.folded else ""
+            raise InputError(f"event is {event}: expected a number from {log.folded} to {last}{older}")
+        size = log.size_at(event) or self._builder.size
+        nodes, graph = self._nodes.first(size.nodes, size.observations), self._graph.first(size.nodes, size.edges)
+        walked = log.walked_since(event)
+        graph.set_temporal(walked[walked < size.edges], False)
+        past = log.until(event)
+        graph.evidence, records = past.replayed()
+        memory = SparseGraphicalMemory.__new__(SparseGraphicalMemory)
+        memory._set_up(self._distance, self._features, self.settings, self.policy, nodes, graph, past, records=records)
+        memory._loaded_fingerprint, memory._made_with = self.fingerprint, self._made_with or self._feature_facts()
+        memory._read_only = f"this is the memory as it was after event {event}: change the present one"
+        return memory
 
     # -- the bound -----------------------------------------------------------------------------------------------
 
@@ -446,16 +588,32 @@ class SparseGraphicalMemory:
 
     # -- files ---------------------------------------------------------------------------------------------------
 
+    @takes_turns
     def save(self, path: Path_) -> None:
         """Write the memory to one file, which appears complete or not at all."""
-        target = Path(path)
+        target = real_path(path)
         if self._store and target.exists() and target.samefile(self._store.path):
+            self._store.check_writable()
             return  # a live memory is on disk already
         lock = WriterLock(target)
         try:
-            store.create(target, store.Contents(self._nodes, self._graph, self._meta()))
+            store.create(target, Contents(self._nodes, self._graph, self._log, self._meta()))
         finally:
             lock.release()
+
+    @takes_turns
+    def backup(self, path: Path_) -> None:
+        """Copy the memory to another file, which appears complete or not at all, by SQLite's backup if it is live.
+
+        It is the way to copy a live memory: copying its file by other means would miss its write-ahead log.
+        """
+        target = real_path(path)
+        if self._store is None:
+            self.save(target)
+        elif target.exists() and target.samefile(self._store.path):
+            raise StoreError(f"{target} is the memory's own file: give a backup another name")
+        else:
+            self._store.backup(target)
 
     @classmethod
     def load(
@@ -475,8 +633,9 @@ class SparseGraphicalMemory:
             features: the feature function it was made with, needed only to add observations.
             policy: a cleanup policy in the place of the stored one.
         """
-        contents, _ = store.read(Path(path))
-        return cls._from_contents(Path(path), contents, distance, features, policy)
+        source = real_path(path)
+        contents, _ = read(source)
+        return cls._from_contents(source, contents, distance, features, policy)
 
     @classmethod
     def open(
@@ -486,50 +645,74 @@ class SparseGraphicalMemory:
         features: Features | None = None,
         *,
         policy: str | CleanupPolicy | None = None,
+        keep_events: int | str | None = "as it is",
+        synchronous: str = "normal",
         **settings: Any,
     ) -> SparseGraphicalMemory:
         """A live memory: what a returned call changed is in the file, even if the process is killed after it.
 
-        The file is made if there is none. Close the memory (or use `with`) to leave a single plain file behind.
+        The file is made if there is none. Close the memory (or use `with`) to leave a single plain file behind. After
+        a failed write, to a full disk for example, memory and file are as they were before the call; where that cannot
+        be known the memory refuses every further write and says that it has to be opened again. docs/file.md has all
+        that is promised.
 
         Args:
             path: the file.
             distance: the distance it was, or will be, made with.
             features: likewise, the feature function.
             policy: for an existing file: replaces the stored cleanup policy; None keeps it.
+            keep_events: see the constructor; for an existing file replaces what it has, if given.
+            synchronous: "normal": a returned call survives a crash of the process, and a crash of the machine may take
+                the last of them; "full": it survives that too, at a sync of the disk a call.
             settings: those of the constructor; for an existing file they must be the ones it has.
         """
-        target = Path(path)
+        target = real_path(path)
         lock = WriterLock(target)
         try:
             if target.exists():
-                contents, checksum = store.read(target)
+                _refuse_links(target)
+                contents, file = read(target)
                 memory = cls._from_contents(target, contents, distance, features, policy)
                 check_settings(target, memory.settings, settings)
+                if keep_events != "as it is":
+                    memory._log.keep = _keep(keep_events)
             else:
                 check_names(settings)
-                memory = cls(distance, features, policy=policy or "first-failure", **settings)
-                contents = store.Contents(memory._nodes, memory._graph, memory._meta())
-                checksum = store.create(target, contents)
-            memory._store = store.Store(target, lock, contents.meta, checksum)
-            memory._store.write_meta(memory._meta())
+                keep = KEEP_EVENTS if keep_events == "as it is" else keep_events
+                chosen = policy or "first-failure"
+                memory = cls(distance, features, policy=chosen, keep_events=keep, **settings)  # type: ignore[arg-type]
+                contents = Contents(memory._nodes, memory._graph, memory._log, memory._meta())
+                file = store.create(target, contents)
+            meta = memory._meta()
+            live = store.Store(target, lock, {"keep_events": meta["keep_events"], **contents.meta}, file, synchronous)
+            try:
+                if not live.knows(meta):
+                    live.write_meta(meta)
+            except BaseException:
+                live.close()
+                raise
+            memory._store = live
         except BaseException:
             lock.release()
             raise
         return memory
 
-    def group(self) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def group(self) -> Iterator[None]:
         """`with memory.group():` calls of a live memory share one transaction: durable when the block ends.
 
-        If the block raises, the calls that had returned are kept, in memory and in the file alike.
+        If the block raises, the calls that had returned are kept, in memory and in the file alike. Other threads wait
+        until it ends.
         """
-        return self._store.group() if self._store else contextlib.nullcontext()
+        with self._turn, self._store.group() if self._store else contextlib.nullcontext():
+            yield
 
+    @takes_turns
     def close(self) -> None:
         """Stop being live; the memory itself stays usable."""
         if self._store:
-            self._store.close()
-            self._store = None
+            live, self._store = self._store, None
+            live.close()
 
     def __enter__(self) -> SparseGraphicalMemory:
         """For `with SparseGraphicalMemory.open(...) as memory`."""
@@ -555,10 +738,19 @@ class SparseGraphicalMemory:
 
     # -- inside --------------------------------------------------------------------------------------------------
 
+    def _require_writable(self) -> None:
+        if self._read_only:
+            raise InputError(f"{self._read_only}")
+        if self._store:
+            self._store.check_writable()
+
     def _embedding(self, observations: Any, embedded: bool) -> Floats:
         if not embedded:
             return self.embed(observations)
-        vectors = np.asarray(observations, np.float32)
+        vectors = as_array("observations", observations)
+        if vectors.dtype.kind not in "fiub":
+            raise InputError(f"embedded observations have dtype {vectors.dtype}: expected numbers")
+        vectors = vectors.astype(np.float32, copy=False)
         if vectors.ndim != 2 or vectors.shape[1] != (self._nodes.embedding_width or vectors.shape[1]):
             raise InputError(
                 f"embedded observations have shape {vectors.shape}: expected (n, {self._nodes.embedding_width})"
@@ -617,9 +809,9 @@ class SparseGraphicalMemory:
         return int(self._node_ids([node], "node")[0])
 
     def _node_ids(self, nodes: ArrayLike, name: str) -> Ints:
-        values = np.asarray(nodes)
+        values = as_array(name, nodes)
         if values.dtype.kind not in "iu" and values.size:
-            raise UnknownNode(f"{name} is {nodes!r}: expected node ids, whole numbers")
+            raise UnknownNode(f"{name} is {shortened(nodes)}: expected node ids, whole numbers")
         wrong = values[(values < 0) | (values >= len(self))]
         if wrong.size:
             held = f"0 to {len(self) - 1}" if len(self) else "none: the memory is empty"
@@ -641,16 +833,16 @@ class SparseGraphicalMemory:
             "policy": self.policy.asdict(),
             "fingerprint": self.fingerprint,
             "features": self._made_with or self._feature_facts(),
-            "records": self.records,
             "tail": None if self._builder.tail is None else list(self._builder.tail),
-            "observation": None if kept is None else {"dtype": kept.dtype.str[1:], "shape": list(kept.shape[1:])},
+            "observation": None if kept is None else form_of(kept),
+            "keep_events": self._log.keep,
         }
 
     @classmethod
     def _from_contents(
         cls,
         path: Path,
-        contents: store.Contents,
+        contents: Contents,
         distance: Distance | None,
         features: Features | None,
         policy: str | CleanupPolicy | None,
@@ -659,16 +851,46 @@ class SparseGraphicalMemory:
         try:
             settings = Settings.fromdict(contents.meta["settings"])
             stored = contents.meta["policy"]
-            if policy is None and distance is None and stored["name"] not in POLICIES:
-                chosen: CleanupPolicy = ForeignPolicy(stored)
+            if policy is None and distance is None and isinstance(stored.get("name"), str):
+                known = stored["name"] in POLICIES
+                chosen = policy_from_dict(stored) if known else ForeignPolicy(stored)
             else:
                 chosen = make_policy(policy) if policy is not None else policy_from_dict(stored)
         except (InputError, TypeError) as error:
-            raise StoreError(f"{path} cannot be read: {error}") from error
-        nodes, graph = contents.nodes, contents.graph
-        memory._set_up(distance, features, settings, chosen, nodes, graph, contents.tail, int(contents.meta["records"]))
+            raise StoreError(f"{path} cannot be read: {error}") from None
+        memory._set_up(
+            distance, features, settings, chosen, contents.nodes, contents.graph, contents.log, contents.tail,
+            contents.records,
+        )  # fmt: skip
         memory._loaded_fingerprint = contents.meta["fingerprint"]
         memory._made_with = contents.meta["features"]
         if distance is not None:
             check_distance(path, contents, distance)
         return memory
+
+
+def _keep(events: Any) -> int | None:
+    return None if events is None else whole("keep_events", events, 0, "; None keeps all", high=2**53 - 1)
+
+
+def _refuse_links(path: Path) -> None:
+    """A write-ahead log belongs to one name of a file: under another name it would be missed."""
+    links = path.stat().st_nlink
+    if links > 1:
+        raise StoreError(
+            f"{path} has {links} names (hard links), and a second one could be opened unnoticed: copy it (sgm copy), "
+            "or remove the other names, to write it"
+        )
+
+
+_MEMORIES: weakref.WeakSet[SparseGraphicalMemory] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """In a forked child no other thread runs that could end its turn."""
+    for memory in list(_MEMORIES):
+        memory._turn = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

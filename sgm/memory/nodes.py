@@ -1,7 +1,8 @@
-"""The nodes: their embeddings, features and kept observations, and which node each observation went to."""
+"""The nodes: embeddings, features, kept observations and attributes, and which node each observation went to."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ class Nodes:
         self._embedding: Column | None = None
         self._feature: Column | None = None
         self._observation: Column | None = None
+        self.attributes: dict[str, Column] = {}
 
     def __len__(self) -> int:
         """Number of nodes."""
@@ -84,12 +86,44 @@ class Nodes:
         """Refuse observations that do not fit beside those already kept."""
         if observations.dtype.kind not in "fiub":
             raise InputError(f"keep_observations takes arrays of numbers; got dtype {observations.dtype}")
+        if 0 in observations.shape[1:]:
+            raise InputError(f"observations have shape {observations.shape[1:]}: expected at least one number each")
         kept = self.observation
         if kept is not None and (kept.dtype, kept.shape[1:]) != (observations.dtype, observations.shape[1:]):
             raise InputError(
                 f"observations of dtype {observations.dtype} and shape {observations.shape[1:]} do not fit those kept: "
                 f"dtype {kept.dtype}, shape {kept.shape[1:]}"
             )
+
+    def set_attribute(self, name: str, values: NDArray[Any]) -> None:
+        """Give every node a value, (V, ...), in the place of any it had."""
+        column = Column(values.dtype, values.shape[1:])
+        column.append(values)
+        self.attributes[name] = column
+
+    def append_attributes(self, first: int, values: Mapping[str, NDArray[Any]]) -> None:
+        """Give the nodes from `first` on values, (n, ...) by name; where there is none for a node it is missing."""
+        for name, rows in values.items():
+            if name not in self.attributes:
+                self.set_attribute(name, missing(first, rows.dtype, rows.shape[1:]))
+            self.attributes[name].append(rows)
+        for column in self.attributes.values():
+            column.append(missing(len(self) - len(column), column.values.dtype, column.values.shape[1:]))
+
+    def first(self, nodes: int, stream: int) -> Nodes:
+        """A copy of the first nodes and assignments."""
+        copy = Nodes()
+        kept = self.observation
+        copy.append(
+            self.stream.values[:nodes],
+            self.embedding[:nodes],
+            self.feature[:nodes] if self.has_own_features else None,
+            None if kept is None else kept[:nodes],
+        )
+        copy.assignment.append(self.assignment.values[:stream])
+        for name, column in self.attributes.items():
+            copy.set_attribute(name, column.values[:nodes])
+        return copy
 
     def cut(self, nodes: int, stream: int) -> None:
         """Forget nodes and assignments from these numbers on."""
@@ -101,4 +135,9 @@ class Nodes:
 
     def _columns(self) -> list[Column]:
         optional = (self._embedding, self._feature, self._observation)
-        return [self.stream, *(column for column in optional if column is not None)]
+        return [self.stream, *(column for column in optional if column is not None), *self.attributes.values()]
+
+
+def missing(number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """(n, ...) values of nodes that were given none: NaN where the numbers are floating-point, otherwise 0."""
+    return np.full((number, *shape), np.nan if dtype.kind == "f" else 0, dtype)

@@ -186,7 +186,11 @@ class Planner:
         return np.asarray(self._matrices["distance"].data[positions], np.float64)
 
     def largest_part(self, without: int | None = None) -> int:
-        """Nodes in the largest strongly connected part, as if the edge `without` were removed."""
+        """Nodes in the largest strongly connected component, as if the edge `without` were removed."""
+        return self.components(without)[1]
+
+    def components(self, without: int | None = None) -> tuple[int, int]:
+        """How many strongly connected components there are, and the nodes in the largest of them."""
         self.refresh()
         matrix = self._matrices["distance"]
         alive = np.isfinite(matrix.data)
@@ -194,7 +198,8 @@ class Planner:
             alive[self._position[without]] = False
         start = np.concatenate([[0], np.cumsum(alive)])[matrix.indptr]
         standing = csr_array((matrix.data[alive], matrix.indices[alive], start), shape=matrix.shape)
-        return int(np.bincount(connected_components(standing, connection="strong")[1]).max(initial=0))
+        number, labels = connected_components(standing, connection="strong")
+        return int(number), int(np.bincount(labels).max(initial=0))
 
     def standing(self) -> Bools:
         """(E,) which edges a plan may use."""
@@ -212,6 +217,12 @@ class Planner:
             tried = np.arange(len(edges))
         if len(tried):
             prices[tried] = self._tried_prices(weights[tried], [known.get(int(e), _NO_EVIDENCE) for e in edges[tried]])
+        # Paths under negative prices would never end; a NaN makes the comparison false too.
+        if len(prices) and not prices.min() >= 0:
+            raise InputError(
+                f"the cleanup policy {self.policy!r} gives an edge the price {prices[~(prices >= 0)][0]}: expected 0 "
+                "or more, steps"
+            )
         return prices
 
     def _hops(self, edges: Ints, prices: Prices) -> Prices:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
-from .settings import number
+from .settings import MOST_STEPS, number, steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,7 +83,7 @@ class CleanupPolicy(abc.ABC):
             raise InputError(f"guard is {self.guard!r}: expected True or False")
         object.__setattr__(self, "guard", bool(self.guard))
         if self.max_steps is not None:
-            object.__setattr__(self, "max_steps", number("max_steps", self.max_steps, finite=True))
+            object.__setattr__(self, "max_steps", steps("max_steps", self.max_steps, high=10 * MOST_STEPS))
 
     @abc.abstractmethod
     def gives_up(self, evidence: Evidence) -> bool:
@@ -175,7 +175,7 @@ class ForeignPolicy(CleanupPolicy):
         object.__setattr__(self, "facts", facts)
 
     def gives_up(self, evidence: Evidence) -> bool:
-        """Nobody knows."""
+        """InputError: the rule is not in the file."""
         raise InputError("this memory was loaded without its cleanup policy: give it to load(), policy=…")
 
     def asdict(self) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from .errors import InputError
 
 CRITERIA = ("two-way", "incoming", "outgoing", "perceptual", "uniform", "none")
 SCOPES = ("neighbors", "memory")
+MOST_STEPS = 1e30  # so that thresholds, and sums of prices, stay finite in single precision
+MOST_COUNT = 2**31 - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,15 +48,16 @@ class Settings:
         """Check every field and make NumPy scalars plain."""
         _one_of("criterion", self.criterion, CRITERIA)
         _one_of("scope", self.scope, SCOPES)
-        self._set("tau_a", number("tau_a", self.tau_a, finite=True))
+        self._set("tau_a", steps("tau_a", self.tau_a))
         self._set("tau_p", number("tau_p", self.tau_p))
-        self._set("max_dist", number("max_dist", self.max_dist, finite=True))
+        self._set("max_dist", steps("max_dist", self.max_dist))
         self._set("feature_average", number("feature_average", self.feature_average, high=1.0))
-        self._set("seed", whole("seed", self.seed, 0))
+        self._set("seed", whole("seed", self.seed, 0, high=2**63 - 1))
         if self.k is not None:
-            self._set("k", whole("k", self.k, 1, "; None keeps every edge"))
+            self._set("k", whole("k", self.k, 1, "; None keeps every edge", high=MOST_COUNT))
         if self.criterion == "uniform":
-            self._set("size", whole("size", self.size, 1, ": the number of nodes that uniform subsampling keeps"))
+            what = ": the number of nodes that uniform subsampling keeps"
+            self._set("size", whole("size", self.size, 1, what, high=MOST_COUNT))
         elif self.size is not None:
             raise InputError(f'size={self.size!r} goes with criterion="uniform"; got criterion={self.criterion!r}')
         if not isinstance(self.keep_observations, bool):
@@ -91,17 +94,36 @@ def _one_of(name: str, value: Any, accepted: tuple[str, ...]) -> None:
         raise InputError(f"{name} is {value!r}: expected one of {', '.join(map(repr, accepted))}")
 
 
-def number(name: str, value: Any, *, high: float = math.inf, finite: bool = False) -> float:
+def number(name: str, value: Any, *, high: float = math.inf) -> float:
     """A number from 0 to `high`, as a plain float; InputError if it is anything else."""
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or not 0 <= float(value) <= high:
-        raise InputError(f"{name} is {value!r}: expected a number from 0 to {high}")
-    if finite and math.isinf(value):
+    try:
+        plain = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        plain = math.nan
+    if not 0 <= plain <= high:
+        raise InputError(f"{name} is {shortened(value)}: expected a number from 0 to {high:g}")
+    return plain
+
+
+def steps(name: str, value: Any, *, high: float = MOST_STEPS) -> float:
+    """A finite number of steps, as a plain float; InputError if it is anything else."""
+    if isinstance(value, float) and math.isinf(value):
         raise InputError(f"{name} is {value!r}: expected a finite number of steps, 0 or more")
-    return float(value)
+    return number(name, value, high=high)
 
 
-def whole(name: str, value: Any, low: int, more: str = "") -> int:
-    """A whole number of at least `low`, as a plain int; InputError if it is anything else."""
+def whole(name: str, value: Any, low: int, more: str = "", *, high: int | None = None) -> int:
+    """A whole number from `low` to `high`, as a plain int; InputError if it is anything else."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < low:
-        raise InputError(f"{name} is {value!r}: expected a whole number, {low} or more{more}")
+        raise InputError(f"{name} is {shortened(value)}: expected a whole number, {low} or more{more}")
+    if high is not None and int(value) > high:
+        raise InputError(f"{name} is {shortened(value)}: expected a whole number, at most {high}{more}")
     return int(value)
+
+
+def shortened(value: Any) -> str:
+    """The value as an error message shows it: what is too long is cut."""
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
+        return f"a whole number of about 2^{value.bit_length()}"
+    text = repr(value)
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -27,17 +27,18 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from tqdm import tqdm
 
 from .arrays import Ints, ragged
 from .build import Builder, as_episodes
 from .distance import Distance, Features, Floats, between, compute_features, count, embed
 from .errors import InputError
+from .events import EventLog
 from .graph import Graph
 from .memory import SparseGraphicalMemory
 from .nodes import Nodes
 from .planner import Planner
 from .policies import CleanupPolicy
+from .progress import progress_bar
 from .settings import Settings, number, whole
 
 _THRESHOLDS = {
@@ -206,7 +207,7 @@ def choose_threshold(
     tolerance = number("tolerance", tolerance, high=1.0)
     connected = number("connected", connected, high=1.0)
     buffer = _Buffer(distance, features, observations)
-    with tqdm(desc="choose", unit="graph", disable=not progress) as bar:
+    with progress_bar(shown=progress, desc="choose", unit="graph") as bar:
         settings = dataclasses.replace(memory.settings, keep_observations=False)
         search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar, tau_p == "auto")
         found = search.run(range(orders), connected)
@@ -217,7 +218,7 @@ def choose_threshold(
     kept = _keeping(built.nodes, np.asarray(observations)[stream]) if keep_observations else built.nodes
     settings = dataclasses.replace(built.settings, keep_observations=keep_observations)
     # The graph was built over row numbers; from here on it is a memory over the distance and features given.
-    memory._set_up(distance, features, settings, memory.policy, kept, built.graph, built.tail)
+    memory._set_up(distance, features, settings, memory.policy, kept, built.graph, built.log, built.tail)
     return ThresholdChoice(
         memory, name, found.attempt.value, order, stream, found.attempt, search.tried, nodes, tolerance, visits.seed
     )
@@ -441,15 +442,15 @@ class _Search:
 
     def _build(self, settings: Settings, redrawn: int, limit: float) -> tuple[Builder, bool]:
         """Take in the buffer in one of its orders; False if given up for holding more than `limit` nodes."""
-        builder = Builder(Nodes(), Graph(), settings)
+        builder = Builder(Nodes(), Graph(), EventLog(), settings)
         builder.graph.set_filter(settings.k)
         order, episodes = self._visits.order(redrawn), self._visits.episodes
         part = len(order) if self._name == "size" else _PART  # uniform subsampling draws from one batch
-        silent = tqdm(disable=True)
+        silent = progress_bar(shown=False)
         for low in range(0, len(order), part):
             rows = order[low : low + part]
             times = None if episodes is None else episodes[rows]
-            builder.extend(self._buffer, self._buffer.lookup, rows, times, None, builder.mark(), silent)
+            builder.extend(self._buffer, self._buffer.lookup, rows, times, {}, None, builder.mark(), silent)
             if len(builder.nodes) > limit:
                 return builder, False
         return builder, True

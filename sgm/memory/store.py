@@ -1,30 +1,19 @@
-"""Memory files: one SQLite file, readable while it is written, refused when anything in it is not as it should be.
+"""Live memory files: each call of the memory is one transaction of SQLite, and RAM and file agree after every failure.
 
-Schema version 1. `PRAGMA application_id` is 0x53474D31 ("SGM1") and `PRAGMA user_version` the schema version.
-
-| table         | one row for               | columns                                                            |
-|---------------|---------------------------|--------------------------------------------------------------------|
-| `meta`        | a fact about the memory   | `key`, `value` (JSON)                                              |
-| `nodes`       | a node                    | `id`, `stream`, `embedding`, `feature`, `observation`              |
-| `edges`       | an edge                   | `id`, `source`, `target`, `distance`, `temporal`                   |
-| `evidence`    | an edge that was tried    | `edge`, `successes`, `failures`, `streak`, `removed_at`, `guarded` |
-| `assignments` | a run of observations     | `first`, `nodes`                                                   |
-
-Embeddings and features are little-endian float32, assignments little-endian int64, observations zlib-compressed (uint8
-images as differences along each row). `feature` is NULL where it is the embedding, `distance` where only time joins
-the ends, `removed_at` while an edge stands. `meta.checksum` is the sum of the CRC-32 of every row.
+How a file is written, copied and replaced is here; what it holds is in schema.py, how it is checked in read.py.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
+import ctypes
+import errno
 import json
 import os
+import shutil
 import sqlite3
-import struct
 import warnings
-import zlib
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,54 +23,79 @@ from numpy.typing import NDArray
 
 from .arrays import Ints
 from .build import Builder, Undo
-from .cleanup import Changes
-from .errors import StoreError
+from .errors import InputError, StoreError
+from .events import NO_EPISODE, EventLog, Fold, Mark
 from .graph import Graph
 from .lock import WriterLock
 from .nodes import Nodes
-from .policies import Evidence
+from .read import FORKED, Contents, FileState, connect, read, reading, translated
+from .schema import (
+    APPLICATION,
+    EDGE,
+    NEW_TABLES,
+    SCHEMA,
+    TABLES,
+    attribute_crc,
+    attribute_rows_crc,
+    crc,
+    event_rows,
+    evidence_crc,
+    evidence_row,
+    floats,
+    form_of,
+    meta_crc,
+    node_crc,
+    pack,
+    pack_attribute,
+    rows_crc,
+    state_crc,
+)
 
-SCHEMA = 1
-APPLICATION = 0x53474D31
-_TABLES = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
-CREATE TABLE nodes (id INTEGER PRIMARY KEY, stream INTEGER NOT NULL, embedding BLOB NOT NULL, feature BLOB,
-    observation BLOB);
-CREATE TABLE edges (id INTEGER PRIMARY KEY, source INTEGER NOT NULL, target INTEGER NOT NULL, distance REAL,
-    temporal INTEGER NOT NULL);
-CREATE TABLE evidence (edge INTEGER PRIMARY KEY, successes INTEGER NOT NULL, failures INTEGER NOT NULL,
-    streak INTEGER NOT NULL, removed_at INTEGER, guarded INTEGER NOT NULL);
-CREATE TABLE assignments (first INTEGER PRIMARY KEY, nodes BLOB NOT NULL);
-"""
-_EDGE = np.dtype([("id", "<i8"), ("source", "<i8"), ("target", "<i8"), ("distance", "<f4"), ("temporal", "u1")])
-
-
-@dataclasses.dataclass
-class Contents:
-    """Everything a memory file holds, as the memory itself holds it."""
-
-    nodes: Nodes
-    graph: Graph
-    meta: dict[str, Any]
-
-    @property
-    def tail(self) -> tuple[int, int] | None:
-        """The last observation's (episode, node)."""
-        return None if self.meta["tail"] is None else (self.meta["tail"][0], self.meta["tail"][1])
+SYNCHRONOUS = ("normal", "full")
+_REOPEN = "Planning and reading go on; close() the memory and reopen it with open() to write again."
+_SIDECARS = ("-wal", "-journal", "-shm")
+_EVIDENCE = "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)"
+_EVENTS = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
+_GROWTH = "INSERT INTO growth VALUES (?, ?, ?, ?)"
 
 
 class Store:
-    """A memory file open for writing: each call of the memory is one transaction."""
+    """A memory file open for writing.
 
-    def __init__(self, path: Path, lock: WriterLock, meta: dict[str, Any], checksum: int) -> None:
-        """Open an existing, checked file whose lock is held."""
+    After an exception the store looks into the file whether the call is there, so that the memory can keep it or take
+    it back. Where that cannot be known, or calls that returned are not in the file, every further write is refused.
+    """
+
+    def __init__(self, path: Path, lock: WriterLock, meta: dict[str, Any], file: FileState, synchronous: str) -> None:
+        """Open an existing, checked file at a real path whose lock is held."""
+        if synchronous not in SYNCHRONOUS:
+            raise InputError(
+                f"synchronous is {synchronous!r}: expected 'normal' (a returned call survives a crash of the process) "
+                "or 'full' (and a loss of power; one sync of the disk a call)"
+            )
         self.path = path
         self._lock = lock
-        self._meta = meta
-        self._checksum = checksum
+        self._meta = dict(meta)
+        self._file = file
         self._grouped = False
         self._last: object = None
-        self._connection = _connect(path, write=True)
+        self._refusal: str | None = None
+        self._process = os.getpid()
+        self._connection = _connect_live(path, synchronous)
+        self._identity = _identity(path)
+        _LIVE.add(self)
+
+    def check_writable(self) -> None:
+        """StoreError if a write is known to be impossible."""
+        if os.getpid() != self._process:
+            raise StoreError(
+                f"{self.path} was opened by process {self._process}, and this is process {os.getpid()}, forked from "
+                "it: only the process that opened a memory can write it. Close it there and open() it here."
+            )
+        if self._refusal is None and _identity(self.path) != self._identity:
+            self._refuse("it was deleted, moved or replaced while it was open. save() keeps the memory in a new file")
+        if self._refusal is not None:
+            raise StoreError(self._refusal)
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
@@ -89,10 +103,12 @@ class Store:
         if self._grouped:
             yield
             return
+        self.check_writable()
+        self._upgrade()
+        with translated(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
         self._grouped = True
         try:
-            with _translated(self.path):
-                self._connection.execute("BEGIN IMMEDIATE")
             yield
         finally:
             self._end_group()
@@ -104,256 +120,466 @@ class Store:
     def write_batch(self, builder: Builder, undo: Undo, meta: dict[str, Any]) -> None:
         """Write what a batch changed; `undo` is the token."""
         with self._transaction(undo):
-            self._checksum += _write_nodes(self._connection, builder.nodes, undo.nodes, undo.stream)
-            self._checksum += _write_edges(self._connection, builder.graph, undo.edges)
+            self._file.checksum += _write_nodes(self._connection, builder.nodes, undo.nodes, undo.stream)
+            self._file.checksum += _write_edges(self._connection, builder.graph, undo.edges)
             for edges in undo.temporal:
                 self._mark_temporal(builder.graph, edges)
             for node, feature in undo.features.items():
                 self._move_feature(builder.nodes, node, feature)
+            self._file.checksum += _write_log(self._connection, builder.log, undo.log)
+            self._append_attributes(builder.nodes, undo.nodes)
             self._put_meta(meta)
 
-    def write_evidence(self, changes: Changes, records: int) -> None:
-        """Write new evidence about edges, and how many tries have been recorded; `changes` is the token."""
-        with self._transaction(changes):
-            for edge, before, after in changes:
-                self._checksum += _evidence_crc(edge, after) - (0 if before is None else _evidence_crc(edge, before))
-                self._connection.execute(
-                    "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)", (edge, *_evidence_row(after))
-                )
-            self._put_meta({"records": records})
+    def write_log(self, log: EventLog, mark: Mark) -> None:
+        """Write the events since a mark, which is the token."""
+        with self._transaction(mark):
+            self._file.checksum += _write_log(self._connection, log, mark)
+
+    def write_fold(self, log: EventLog, fold: Fold) -> None:
+        """Put evidence in the place of the oldest events; `fold` is the token."""
+        with self._transaction(fold):
+            folded = log.folded + len(fold.rows)
+            self._connection.execute("DELETE FROM events WHERE id <= ?", (folded,))
+            self._file.checksum -= rows_crc(event_rows(log.folded + 1, fold.rows))
+            for edge, (before, after) in fold.evidence.items():
+                self._connection.execute(_EVIDENCE, (edge, *evidence_row(after)))
+                self._file.checksum += evidence_crc(edge, after) - (0 if before is None else evidence_crc(edge, before))
+            if len(fold.growth):
+                self._connection.execute("DELETE FROM growth WHERE event <= ?", (int(fold.growth[-1, 0]),))
+                self._file.checksum -= rows_crc(fold.growth)
+            self._connection.execute("UPDATE state SET folded = ?, records = ? WHERE id = 0", (folded, fold.records))
+            self._file.checksum += state_crc(folded, fold.records) - state_crc(log.folded, log.folded_records)
 
     def write_meta(self, meta: dict[str, Any]) -> None:
         """Write facts about the memory; `meta` is the token."""
         with self._transaction(meta):
             self._put_meta(meta)
 
+    def knows(self, meta: dict[str, Any]) -> bool:
+        """Whether the file holds just these facts already."""
+        return all(key in self._meta and self._meta[key] == value for key, value in meta.items())
+
+    def write_attribute(self, name: str, values: NDArray[Any] | None, token: object) -> None:
+        """Write an attribute of all nodes, or remove it."""
+        with self._transaction(token):
+            if name in self._file.attributes:
+                number, rows = self._file.attributes.pop(name)
+                execute = self._connection.execute
+                dtype, shape = execute("SELECT dtype, shape FROM attributes WHERE id = ?", (number,)).fetchone()
+                execute("DELETE FROM attributes WHERE id = ?", (number,))
+                execute("DELETE FROM attribute_rows WHERE attribute = ?", (number,))
+                form = {"dtype": dtype, "shape": json.loads(shape)}
+                self._file.checksum -= rows + attribute_crc(number, name, form)
+            if values is not None:
+                self._add_run(name, 0, values)
+
+    def backup(self, target: Path) -> None:
+        """Copy the file as it is now, with the calls of a group that have returned, to another one."""
+        self.check_writable()
+        _copy_to(self._connection, target)
+
     def close(self) -> None:
         """Leave one plain file behind, unless somebody is reading it, and let others write it."""
-        self._end_group()
+        if os.getpid() != self._process:
+            return  # the file, its log and its lock belong to the parent
+        _LIVE.discard(self)
+        left = ""
         try:
-            mode = self._connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
-        except sqlite3.Error:
-            mode = "wal"
-        self._connection.close()
-        self._lock.release()
-        if mode != "delete":
+            self._end_group()
+        finally:
+            try:
+                if _identity(self.path) == self._identity:
+                    left = _to_one_file(self._connection)
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.close()
+            finally:
+                self._lock.release()
+        if left:
             warnings.warn(
-                f"{self.path} is being read, so {self.path.name}-wal still belongs to it: copy or move both, or open "
-                "and close the memory again when nobody reads it",
-                stacklevel=3,
+                f"{self.path}: {self.path.name}-wal still belongs to it ({left}). Copy or move both, or open and close "
+                "the memory again when nobody reads it and the disk has room.",
+                stacklevel=4,
             )
 
-    def _end_group(self) -> None:
-        if self._grouped:
-            self._grouped = False
-            if self._connection.in_transaction:
-                with _translated(self.path):
-                    self._connection.execute("COMMIT")
+    def after_fork(self) -> None:
+        """In a forked child: never touch the parent's connection again, not even to close it, nor its lock."""
+        if self._identity is not None:
+            FORKED.add(self._identity)
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        self._lock.abandon()
+
+    # -- transactions --------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _transaction(self, token: object) -> Iterator[None]:
-        saved = self._checksum, dict(self._meta)
+        self.check_writable()
+        if not self._grouped:
+            self._upgrade()
+        file, saved, meta = self._file, (self._file.calls, self._file.checksum, self._file.next_run), dict(self._meta)
+        attributes = dict(file.attributes)
+        file.calls += 1
         begin, end = ("SAVEPOINT call", "RELEASE call") if self._grouped else ("BEGIN IMMEDIATE", "COMMIT")
-        ending = False
-        with _translated(self.path):
-            try:
-                self._connection.execute(begin)
-                yield
-                values = (json.dumps(self._checksum),)
-                self._connection.execute("INSERT OR REPLACE INTO meta VALUES ('checksum', ?)", values)
-                ending = True
-                self._connection.execute(end)
-                self._last = token
-            except BaseException:
-                # A signal may arrive when the transaction has just ended; what is in the file then stays.
-                if self._rolled_back() or not ending:
-                    self._checksum, self._meta = saved
-                else:
-                    self._last = token
-                raise
-
-    def _rolled_back(self) -> bool:
-        """Undo the call's transaction; False if there is none any more."""
-        statements = ("ROLLBACK TO call", "RELEASE call") if self._grouped else ("ROLLBACK",)
         try:
-            for statement in statements:
-                self._connection.execute(statement)
-        except sqlite3.Error:
+            self._connection.execute(begin)
+            yield
+            values = (file.calls, file.checksum)
+            self._connection.execute("UPDATE state SET calls = ?, checksum = ? WHERE id = 0", values)
+            self._connection.execute(end)
+            self._last = token
+        except BaseException as error:
+            if self._is_written(file.calls):
+                self._last = token
+                self._forgive(error)
+                return
+            file.calls, file.checksum, file.next_run = saved
+            file.attributes, self._meta = attributes, meta
+            if isinstance(error, sqlite3.Error):
+                raise StoreError(self._failed(error)) from None
+            raise
+
+    def _is_written(self, calls: int) -> bool:
+        """After an exception: end what is left of the transaction; whether the call with this number is in the file."""
+        connection = self._connection
+        lost = self._grouped and not connection.in_transaction
+        try:
+            if self._grouped and not lost:
+                with contextlib.suppress(sqlite3.Error):  # there is no savepoint before it begins and after it ends
+                    connection.execute("ROLLBACK TO call")
+                    connection.execute("RELEASE call")
+                lost = not connection.in_transaction
+            elif connection.in_transaction:
+                connection.execute("ROLLBACK")
+            found = self._calls_in_file()
+        except sqlite3.Error as error:
+            self._refuse(f"a write failed, and what it left behind cannot be seen ({error})")
             return False
-        return True
+        if lost:
+            self._refuse("a write failed and took with it the calls since group() began, which are not in the file")
+        return found == calls
+
+    def _forgive(self, error: BaseException) -> None:
+        """An exception after the call was in the file: a signal goes on, a failure of SQLite's is only told.
+
+        SQLite reports an error from COMMIT also when the transaction is in the log but the log cannot be moved into the
+        file.
+        """
+        if not isinstance(error, (sqlite3.Error, MemoryError)):
+            raise error
+        warnings.warn(
+            f"{self.path}: the call is in the file, but its log could not be shortened ({error})", stacklevel=5
+        )
+
+    def _calls_in_file(self) -> int:
+        return int(self._connection.execute("SELECT calls FROM state WHERE id = 0").fetchone()[0])
+
+    def _end_group(self) -> None:
+        if not self._grouped:
+            return
+        self._grouped = False
+        connection = self._connection
+        if self._refusal is not None or not connection.in_transaction:
+            if connection.in_transaction:
+                with contextlib.suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+            return
+        try:
+            connection.execute("COMMIT")
+        except BaseException as error:
+            reason = self._commit_again(error)
+            if reason is None:
+                self._forgive(error)
+                return
+            raise StoreError(
+                self._refuse(f"the calls since group() began could not be written ({reason}) and are not in the file")
+            ) from None
+
+    def _commit_again(self, error: BaseException) -> BaseException | None:
+        """After a COMMIT that raised: why the group is not in the file; None if it is."""
+        connection = self._connection
+        try:
+            if not isinstance(error, (sqlite3.Error, MemoryError)) and connection.in_transaction:
+                connection.execute("COMMIT")  # the signal came first
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            return None if self._calls_in_file() == self._file.calls else error
+        except sqlite3.Error as second:
+            return second
+
+    def _refuse(self, reason: str) -> str:
+        """Refuse every further write; the sentence that says so."""
+        self._refusal = f"{self.path} is not written any more: {reason}. {_REOPEN}"
+        return self._refusal
+
+    def _failed(self, error: sqlite3.Error) -> str:
+        more = self._refusal or "Memory and file are as they were before the call."
+        return f"{self.path} could not be written: {error}. {more}"
+
+    def _upgrade(self) -> None:
+        """Make a file of schema 1 one of schema 2, with a copy of the old one beside it."""
+        if self._file.schema == SCHEMA:
+            return
+        connection, file = self._connection, self._file
+        _copy_to(connection, _free_name(self.path, ".schema1"))
+        with translated(self.path):
+            records = json.loads(connection.execute("SELECT value FROM meta WHERE key = 'records'").fetchone()[0])
+            keep = {"keep_events": self._meta["keep_events"]}
+            checksum = file.checksum - meta_crc("records", records) + state_crc(0, records)
+            checksum += sum(meta_crc(key, value) for key, value in keep.items())
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                for statement in NEW_TABLES:
+                    connection.execute(statement)
+                connection.execute("DELETE FROM meta WHERE key IN ('checksum', 'records')")
+                _write_meta(connection, keep)
+                connection.execute("INSERT INTO state VALUES (0, 0, ?, 0, ?)", (checksum, records))
+                connection.execute(f"PRAGMA user_version = {SCHEMA}")
+                connection.execute("COMMIT")
+            except BaseException as error:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
+                    raise
+                file.schema, file.checksum = SCHEMA, checksum
+                self._forgive(error)
+                return
+            file.schema, file.checksum = SCHEMA, checksum
+
+    # -- rows ----------------------------------------------------------------------------------------------------
 
     def _put_meta(self, meta: dict[str, Any]) -> None:
         changed = {key: value for key, value in meta.items() if key not in self._meta or self._meta[key] != value}
-        self._checksum -= sum(_meta_crc(key, self._meta[key]) for key in changed if key in self._meta)
-        self._checksum += _write_meta(self._connection, changed)
+        for key in changed.keys() & self._meta.keys():
+            self._file.checksum -= meta_crc(key, self._meta[key])
+        self._file.checksum += _write_meta(self._connection, changed)
         self._meta = {**self._meta, **changed}
 
     def _mark_temporal(self, graph: Graph, edges: Ints) -> None:
         after = _edge_rows(graph, edges)
         before = after.copy()
         before["temporal"] = 0
-        self._checksum += _edges_crc(after) - _edges_crc(before)
+        self._file.checksum += rows_crc(after) - rows_crc(before)
         self._connection.executemany("UPDATE edges SET temporal = 1 WHERE id = ?", [(int(edge),) for edge in edges])
 
     def _move_feature(self, nodes: Nodes, node: int, before: NDArray[np.float32]) -> None:
-        after = _floats(nodes.feature[node])
-        self._checksum += _crc("feature", node, after) - _crc("feature", node, _floats(before))
+        after = floats(nodes.feature[node])
+        self._file.checksum += crc("feature", node, after) - crc("feature", node, floats(before))
         self._connection.execute("UPDATE nodes SET feature = ? WHERE id = ?", (after, node))
 
+    def _append_attributes(self, nodes: Nodes, first: int) -> None:
+        for name, column in nodes.attributes.items():
+            begin = first if name in self._file.attributes else 0
+            if begin < len(column) or name not in self._file.attributes:
+                self._add_run(name, begin, column.values[begin:])
 
-def create(path: Path, contents: Contents) -> int:
-    """Write a whole memory to a new file that appears complete or not at all. Returns its checksum.
+    def _add_run(self, name: str, first: int, values: NDArray[Any]) -> None:
+        """Add values of the nodes from `first` on, and the attribute itself if it is new."""
+        file = self._file
+        if name not in file.attributes:
+            number = 1 + max((known for known, _ in file.attributes.values()), default=-1)
+            file.attributes[name] = (number, 0)
+            file.checksum += _write_attribute(self._connection, number, name, values)
+        number, rows = file.attributes[name]
+        added = _write_run(self._connection, file.next_run, number, first, values)
+        file.next_run += 1
+        file.attributes[name] = (number, rows + added)
+        file.checksum += added
+
+
+# -- fork --------------------------------------------------------------------------------------------------------
+
+_LIVE: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_LIVE):
+        store.after_fork()
+    _LIVE.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+# -- whole files -------------------------------------------------------------------------------------------------
+
+
+def create(path: Path, contents: Contents) -> FileState:
+    """Write a whole memory to a file at a real path, which appears complete or not at all.
 
     The writer's lock of `path` must be held.
     """
-    temporary = path.with_name(path.name + ".new")
-    temporary.unlink(missing_ok=True)
-    try:
-        connection = _connect(temporary, write=False, create=True)
-        with contextlib.closing(connection), _translated(temporary):
-            connection.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA};{_TABLES}")
-            connection.execute("BEGIN")
-            checksum = _write_nodes(connection, contents.nodes, 0, 0)
-            checksum += _write_edges(connection, contents.graph, 0)
-            for edge, evidence in contents.graph.evidence.items():
-                connection.execute("INSERT INTO evidence VALUES (?, ?, ?, ?, ?, ?)", (edge, *_evidence_row(evidence)))
-                checksum += _evidence_crc(edge, evidence)
-            checksum += _write_meta(connection, contents.meta)
-            connection.execute("INSERT INTO meta VALUES ('checksum', ?)", (json.dumps(checksum),))
-            connection.execute("COMMIT")
-        # A write-ahead log left by a killed writer belongs to the file being replaced and would spoil the new one.
-        for suffix in ("-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise StoreError(f"cannot write {path}: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
-    return checksum
-
-
-def read(path: Path) -> tuple[Contents, int]:
-    """Read and check a whole file, and its checksum; StoreError if anything is not as it should be."""
-    if not path.is_file():
-        raise StoreError(f"{path} is not a file: expected a memory file written by save() or open()")
-    with _translated(path), contextlib.closing(_connect(path)) as connection:
+    file = FileState()
+    with _new_file(path) as temporary, translated(path), contextlib.closing(connect(temporary, "rw")) as connection:
+        connection.execute("PRAGMA journal_mode = OFF")  # nobody ever sees this file half written
+        connection.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA};")
+        connection.executescript(TABLES[SCHEMA])
         connection.execute("BEGIN")
-        _check_header(connection, path)
+        log = contents.log
+        file.checksum = _write_nodes(connection, contents.nodes, 0, 0) + _write_edges(connection, contents.graph, 0)
+        for edge, evidence in log.evidence.items():
+            connection.execute(_EVIDENCE, (edge, *evidence_row(evidence)))
+            file.checksum += evidence_crc(edge, evidence)
+        file.checksum += _write_log(connection, log, Mark(log.folded, 0))
+        for number, (name, column) in enumerate(contents.nodes.attributes.items()):
+            rows = _write_run(connection, file.next_run, number, 0, column.values) if len(column) else 0
+            file.next_run += 1
+            file.attributes[name] = (number, rows)
+            file.checksum += rows + _write_attribute(connection, number, name, column.values)
+        file.checksum += _write_meta(connection, contents.meta) + state_crc(log.folded, log.folded_records)
+        state = (0, file.calls, file.checksum, log.folded, log.folded_records)
+        connection.execute("INSERT INTO state VALUES (?, ?, ?, ?, ?)", state)
+        connection.execute("COMMIT")
+    return file
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a memory file, also while it is being written, to another one that appears complete or not at all."""
+    if not source.is_file():
+        raise StoreError(f"{source} is not a file: expected a memory file written by save() or open()")
+    with reading(source) as connection:
+        _copy_to(connection, target)
+
+
+def _copy_to(connection: sqlite3.Connection, target: Path) -> None:
+    lock = WriterLock(target)
+    try:
+        with _new_file(target) as temporary:
+            with translated(target), contextlib.closing(connect(temporary, "rw")) as out:
+                connection.backup(out)
+                out.execute("PRAGMA journal_mode = DELETE")
+            read(temporary)
+    finally:
+        lock.release()
+
+
+def _free_name(path: Path, suffix: str) -> Path:
+    """A name beside `path` that nothing has yet."""
+    for number in range(1, 1000):
+        name = path.with_name(f"{path.name}{suffix}" + (f"-{number}" if number > 1 else ""))
+        if not os.path.lexists(name):
+            return name
+    raise StoreError(f"there are a thousand copies {path.name}{suffix} beside {path}: remove some")
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Iterator[Path]:
+    """A new empty file to be written, which takes the place of `path` at the end, or is removed on an error."""
+    temporary = path.with_name(path.name + "-new")
+    try:
         try:
-            return _read_contents(connection)
-        except StoreError as error:
-            raise StoreError(f"{path} is damaged: {error}") from error
-        except Exception as error:  # whatever a file makes the reader stumble over
-            raise StoreError(f"{path} is damaged: {type(error).__name__}: {error}") from error
+            _remove(temporary)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+            os.close(os.open(temporary, flags, 0o666))
+            yield temporary
+            _sync(temporary)
+            _settle(path)
+            if path.exists():
+                shutil.copymode(path, temporary)
+            os.replace(temporary, path)
+            _sync(path.parent)
+        finally:
+            with contextlib.suppress(OSError):
+                _remove(temporary)
+    except OSError as error:
+        raise StoreError(f"{path} could not be written: {error}") from None
 
 
-def _check_header(connection: sqlite3.Connection, path: Path) -> None:
-    application = connection.execute("PRAGMA application_id").fetchone()[0]
-    if application != APPLICATION:
-        raise StoreError(f"{path} is not a memory file: its application id is {application:#x}, not {APPLICATION:#x}")
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version != SCHEMA:
-        raise StoreError(
-            f"{path} has schema version {version}; this release reads and writes version {SCHEMA}. Use the release "
-            "that wrote it."
-        )
-    if _schema(connection) != _expected_schema():
-        raise StoreError(f"{path} is damaged: its tables are not those of schema version {SCHEMA}, or not only those")
-    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if verdict != "ok":
-        raise StoreError(f"{path} is damaged: {verdict}")
+def _remove(path: Path) -> None:
+    for suffix in ("", *_SIDECARS):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-def _schema(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Every table, index, view and trigger, with the statement that made it."""
-    return connection.execute("SELECT type, name, ifnull(sql, '') FROM sqlite_master ORDER BY type, name").fetchall()
+def _sync(path: Path) -> None:
+    """Wait until a file or a folder is on the disk; not every system can do that for folders."""
+    folder = path.is_dir()
+    if folder and os.name == "nt":
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if not folder or error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(descriptor)
 
 
-def _expected_schema() -> list[tuple[str, str, str]]:
-    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
-        connection.executescript(_TABLES)
-        return _schema(connection)
+def _settle(path: Path) -> None:
+    """Bring what a killed writer left beside a file into the file, so that it is whole until it is replaced.
+
+    A log that stayed behind would be taken for one of the new file and spoil it.
+    """
+    left = [path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")]
+    if not any(map(os.path.lexists, left)):
+        return
+    if path.exists():
+        try:
+            with contextlib.closing(connect(path, "rw")) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                reason = _to_one_file(connection)
+        except sqlite3.OperationalError as error:
+            reason = str(error)
+        except sqlite3.DatabaseError:
+            reason = ""  # what is there is not SQLite's, and so the log is not its log
+        if reason:
+            raise StoreError(f"{path} cannot be replaced now ({reason}): try again")
+    for log in filter(os.path.lexists, left):
+        os.replace(log, _free_name(log, "-old"))
 
 
-def _read_contents(connection: sqlite3.Connection) -> tuple[Contents, int]:
-    meta = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM meta")}
-    checksum = meta.pop("checksum")
-    missing = {"settings", "policy", "fingerprint", "features", "records", "tail", "observation"} - set(meta)
-    if missing:
-        raise StoreError(f"the table meta lacks {', '.join(sorted(missing))}")
-    nodes, total = _read_nodes(connection, meta["observation"])
-    graph, more = _read_edges(connection, len(nodes))
-    total += more + _read_evidence(connection, graph)
-    total += sum(_meta_crc(key, value) for key, value in meta.items())
-    if total != checksum:
-        raise StoreError(f"its rows do not add up to its checksum ({total}, not {checksum}): it was changed by hand")
-    return Contents(nodes, graph, meta), checksum
+def _to_one_file(connection: sqlite3.Connection) -> str:
+    """Move the log into the file and remove it; why that could not be done, or ""."""
+    try:
+        mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
+    except sqlite3.Error as error:
+        return "somebody is reading it" if "locked" in str(error) else str(error)
+    return "" if mode == "delete" else "somebody is reading it"
 
 
-def _read_nodes(connection: sqlite3.Connection, form: dict[str, Any] | None) -> tuple[Nodes, int]:
-    rows = connection.execute("SELECT id, stream, embedding, feature, observation FROM nodes ORDER BY id").fetchall()
-    nodes, total = Nodes(), 0
-    if [row[0] for row in rows] != list(range(len(rows))):
-        raise StoreError(f"its {len(rows)} nodes are not numbered 0 to {len(rows) - 1}")
-    for number, stream, embedding, feature, observation in rows:
-        total += _crc("node", number, struct.pack("<q", stream) + embedding)
-        total += _crc("feature", number, feature) + _crc("observation", number, observation)
-    if rows:
-        features = [row[3] for row in rows]
-        observations = [row[4] for row in rows]
-        nodes.append(
-            np.array([row[1] for row in rows], np.int64),
-            _matrix([row[2] for row in rows]),
-            None if features[0] is None else _matrix(features),
-            None if form is None else np.stack([_unpack(blob, form) for blob in observations]),
-        )
-    for first, blob in connection.execute("SELECT first, nodes FROM assignments ORDER BY first"):
-        run = np.frombuffer(blob, "<i8")
-        if first != len(nodes.assignment) or (len(run) and not (run.min() >= -1 and run.max() < len(rows))):
-            raise StoreError(f"the assignments from observation {first} on do not fit the {len(rows)} nodes")
-        nodes.assignment.append(run)
-        total += _crc("assignment", first, blob)
-    return nodes, total
+def _connect_live(path: Path, synchronous: str) -> sqlite3.Connection:
+    with translated(path):
+        connection = connect(path, "rw")
+        try:
+            mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StoreError(
+                    f"{path} cannot be opened for writing: SQLite has no write-ahead log here (a network drive?). "
+                    "Use load() and save(), or a local disk."
+                )
+            connection.execute(f"PRAGMA synchronous = {synchronous.upper()}")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
 
 
-def _read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
-    columns = "id, source, target, ifnull(distance, 9e999), temporal"
-    rows = np.array(connection.execute(f"SELECT {columns} FROM edges ORDER BY id").fetchall(), _EDGE)
-    graph = Graph()
-    ends = np.concatenate([rows["source"], rows["target"]])
-    if (rows["id"] != np.arange(len(rows))).any() or (len(ends) and not (ends.min() >= 0 and ends.max() < nodes)):
-        raise StoreError(f"its {len(rows)} edges are not numbered from 0 on, or join nodes it does not have")
-    graph.append(nodes, rows["source"], rows["target"], rows["distance"], rows["temporal"].astype(np.bool_))
-    return graph, _edges_crc(rows)
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file this is, whatever its name; None if there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
-def _read_evidence(connection: sqlite3.Connection, graph: Graph) -> int:
-    total = 0
-    for edge, *row in connection.execute("SELECT * FROM evidence"):
-        evidence = Evidence(row[0], row[1], row[2], row[3], bool(row[4]))
-        if not 0 <= edge < len(graph):
-            raise StoreError(f"there is evidence about edge {edge}, but only {len(graph)} edges")
-        graph.evidence[edge] = evidence
-        total += _evidence_crc(edge, evidence)
-    return total
+# -- tables ------------------------------------------------------------------------------------------------------
 
 
 def _write_nodes(connection: sqlite3.Connection, nodes: Nodes, first: int, stream: int) -> int:
     total = 0
     observations = nodes.observation
     for node in range(first, len(nodes)):
-        position, embedding = int(nodes.stream.values[node]), _floats(nodes.embedding[node])
-        feature = _floats(nodes.feature[node]) if nodes.has_own_features else None
-        observation = None if observations is None else _pack(observations[node])
+        position, embedding = int(nodes.stream.values[node]), floats(nodes.embedding[node])
+        feature = floats(nodes.feature[node]) if nodes.has_own_features else None
+        observation = None if observations is None else pack(observations[node : node + 1])
         connection.execute(
             "INSERT INTO nodes VALUES (?, ?, ?, ?, ?)", (node, position, embedding, feature, observation)
         )
-        total += _crc("node", node, struct.pack("<q", position) + embedding)
-        total += _crc("feature", node, feature) + _crc("observation", node, observation)
+        total += node_crc(node, position, embedding, feature, observation)
     run = nodes.assignment.values[stream:].astype("<i8").tobytes()
     if run:
         connection.execute("INSERT INTO assignments VALUES (?, ?)", (stream, run))
-        total += _crc("assignment", stream, run)
+        total += crc("assignment", stream, run)
     return total
 
 
@@ -363,99 +589,47 @@ def _write_edges(connection: sqlite3.Connection, graph: Graph, first: int) -> in
     if np.isinf(rows["distance"]).any():
         values = [(*row[:3], None if row[3] == np.inf else row[3], row[4]) for row in values]
     connection.executemany("INSERT INTO edges VALUES (?, ?, ?, ?, ?)", values)
-    return _edges_crc(rows)
-
-
-def _write_meta(connection: sqlite3.Connection, meta: dict[str, Any]) -> int:
-    rows = [(key, json.dumps(value)) for key, value in meta.items()]
-    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
-    return sum(_meta_crc(key, value) for key, value in meta.items())
+    return rows_crc(rows)
 
 
 def _edge_rows(graph: Graph, edges: Ints) -> NDArray[Any]:
-    rows = np.empty(len(edges), _EDGE)
+    rows = np.empty(len(edges), EDGE)
     rows["id"] = edges
     for name in ("source", "target", "distance", "temporal"):
         rows[name] = getattr(graph, name).values[edges]
     return rows
 
 
-def _evidence_row(evidence: Evidence) -> tuple[Any, ...]:
-    return dataclasses.astuple(evidence)
+def _write_log(connection: sqlite3.Connection, log: EventLog, mark: Mark) -> int:
+    events, growth = log.since(mark)
+    if not len(events):
+        return 0
+    rows = event_rows(mark.events + 1, events)
+    values = [(*row[:4], None if row[4] == NO_EPISODE else row[4]) for row in rows.tolist()]
+    connection.executemany(_EVENTS, values)
+    if len(growth):
+        connection.executemany(_GROWTH, growth.tolist())
+    return rows_crc(rows) + rows_crc(growth)
 
 
-def _crc(kind: str, number: int, data: bytes | None) -> int:
-    return zlib.crc32(data or b"", zlib.crc32(f"{kind} {number}".encode()))
+def _write_meta(connection: sqlite3.Connection, meta: dict[str, Any]) -> int:
+    for key, value in meta.items():
+        text = json.dumps(value)
+        if not connection.execute("UPDATE meta SET value = ? WHERE key = ?", (text, key)).rowcount:
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (key, text))
+    return sum(meta_crc(key, value) for key, value in meta.items())
 
 
-def _meta_crc(key: str, value: Any) -> int:
-    return zlib.crc32(json.dumps([key, value]).encode())
+def _write_attribute(connection: sqlite3.Connection, number: int, name: str, values: NDArray[Any]) -> int:
+    form = form_of(values)
+    row = (number, name, form["dtype"], json.dumps(form["shape"]))
+    connection.execute("INSERT INTO attributes VALUES (?, ?, ?, ?)", row)
+    return attribute_crc(number, name, form)
 
 
-def _evidence_crc(edge: int, evidence: Evidence) -> int:
-    return zlib.crc32(repr((edge, *map(_plain, _evidence_row(evidence)))).encode())
-
-
-def _plain(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _edges_crc(rows: NDArray[Any]) -> int:
-    data, width = memoryview(rows.tobytes()), _EDGE.itemsize
-    return sum(zlib.crc32(data[start : start + width]) for start in range(0, len(data), width))
-
-
-def _floats(values: NDArray[np.float32]) -> bytes:
-    return values.astype("<f4").tobytes()
-
-
-def _matrix(blobs: list[bytes]) -> NDArray[np.float32]:
-    if len({len(blob) for blob in blobs}) != 1 or not len(blobs[0]) or len(blobs[0]) % 4:
-        raise StoreError("its embeddings or features are not of one size")
-    matrix = np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), -1)
-    if not np.isfinite(matrix).all():
-        raise StoreError("its embeddings or features are not all finite")
-    return matrix
-
-
-def _pack(observation: NDArray[Any]) -> bytes:
-    """Compress one observation without loss."""
-    if observation.dtype == np.uint8 and observation.ndim >= 2:
-        observation = np.diff(observation, axis=1, prepend=np.zeros_like(observation[:, :1]))
-    return zlib.compress(observation.astype(observation.dtype.newbyteorder("<")).tobytes(), 6)
-
-
-def _unpack(blob: bytes, form: dict[str, Any]) -> NDArray[Any]:
-    """The inverse of `_pack`, for an observation of the dtype and shape that `form` names."""
-    dtype, shape = np.dtype(form["dtype"]), tuple(form["shape"])
-    if dtype.kind not in "fiub":
-        raise StoreError(f"its observations have dtype {dtype}")
-    size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
-    data = zlib.decompressobj().decompress(blob, size + 1)
-    if len(data) != size:
-        raise StoreError(f"an observation does not unpack to {size} bytes")
-    observation = np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(shape)
-    if dtype == np.uint8 and observation.ndim >= 2:
-        observation = np.cumsum(observation, axis=1, dtype=np.uint8)
-    return observation
-
-
-def _connect(path: Path, *, write: bool = False, create: bool = False) -> sqlite3.Connection:
-    mode = "rwc" if create else "rw" if write else "ro"
-    with _translated(path):
-        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None)
-        connection.execute("PRAGMA trusted_schema = OFF")
-        if write:
-            # NORMAL loses nothing when the process is killed; FULL would also cover power loss, at a sync a call.
-            connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute("PRAGMA synchronous = NORMAL")
-    return connection
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise StoreError(f"{path} cannot be used as a memory file: {error}") from error
+def _write_run(connection: sqlite3.Connection, run: int, attribute: int, first: int, values: NDArray[Any]) -> int:
+    if not len(values):
+        return 0
+    rows = pack_attribute(values)
+    connection.execute("INSERT INTO attribute_rows VALUES (?, ?, ?, ?, ?)", (run, attribute, first, len(values), rows))
+    return attribute_rows_crc(attribute, first, len(values), rows)

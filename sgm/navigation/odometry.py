@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sgm.memory import InputError, SparseGraphicalMemory
-from sgm.memory.settings import number
+from sgm.memory.settings import steps
 
 from .navigator import AT_LAST, FOLLOWING, FRESH, LOST, NOWHERE, Bools, Ints
 from .visual import Sight, VisualNavigator, record
@@ -67,7 +67,7 @@ class OdometryNavigator(VisualNavigator):
         self.places = np.asarray(places, np.float32)
         if self.places.ndim != 2 or len(self.places) != len(memory) or self.places.shape[1] < 2:
             raise InputError(f"places has shape {self.places.shape}: expected ({len(memory)}, 2 or more), one per node")
-        self.radius = number("radius", radius, finite=True)
+        self.radius = steps("radius", radius)
         self.see = look
         super().__init__(
             memory, controller,  # type: ignore[arg-type]

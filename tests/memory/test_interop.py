@@ -47,4 +47,4 @@ def test_reports_are_plain_data(memory):
 
 def test_repr_says_what_it_is(memory):
     edges = len(memory.edges().source)
-    assert repr(memory) == f"<SparseGraphicalMemory two-way: {len(memory)} nodes, {edges} edges>"
+    assert repr(memory) == f"<SparseGraphicalMemory two-way: {len(memory)} nodes of 80 observations, {edges} edges>"

@@ -371,7 +371,7 @@ def edit(path, statement, *values):
 
 
 EDITS = {
-    "another schema version": ("PRAGMA user_version = 2", "schema version 2; this release reads and writes version 1"),
+    "another schema version": ("PRAGMA user_version = 3", "schema version 3; this release reads versions 1 to 2"),
     "another application": ("PRAGMA application_id = 7", "not a memory file"),
     "a missing table": ("DROP TABLE evidence", "tables are not those"),
     "a missing column": ("ALTER TABLE evidence DROP COLUMN guarded", "tables are not those"),
@@ -387,7 +387,8 @@ EDITS = {
         "damaged",
     ),
     "a missing fact": ("DELETE FROM meta WHERE key = 'settings'", "lacks settings"),
-    "no checksum": ("DELETE FROM meta WHERE key = 'checksum'", "checksum"),
+    "no checksum": ("DELETE FROM state", "state has 0 rows"),
+    "a checksum that is text": ("UPDATE state SET checksum = 'x'", "checksum is x"),
     "settings that are no JSON": ("UPDATE meta SET value = 'k=5' WHERE key = 'settings'", "damaged"),
     "a missing node": ("DELETE FROM nodes WHERE id = 3", "not numbered"),
     "a short embedding": ("UPDATE nodes SET embedding = x'0011' WHERE id = 3", "not of one size"),
@@ -397,12 +398,39 @@ EDITS = {
     "an edge to nowhere": ("UPDATE edges SET target = 1000 WHERE id = 3", "nodes it does not have"),
     "an edge renumbered": ("UPDATE edges SET id = 100000 WHERE id = 3", "not numbered"),
     "another distance on an edge": ("UPDATE edges SET distance = distance * 0.5 WHERE id = 3", "changed by hand"),
-    "a forged success": ("UPDATE evidence SET successes = successes + 1", "changed by hand"),
-    "evidence about no edge": (
-        "UPDATE evidence SET edge = 100000 WHERE edge = (SELECT max(edge) FROM evidence)",
-        "edges",
+    "a forged success": ("UPDATE events SET kind = 0 WHERE kind = 1", "changed by hand"),
+    "half a success": ("UPDATE events SET kind = kind + 0.5", "values that no event has"),
+    "an event of another kind": ("UPDATE events SET kind = 77 WHERE id = 2", "values that no event has"),
+    "an event at no time": ("UPDATE events SET time = 9e999 WHERE id = 2", "values that no event has"),
+    "an event of no edge": ("UPDATE events SET edge = 100000 WHERE id = 2", "events of edges it does not have"),
+    "a missing event": ("DELETE FROM events WHERE id = 2", "not numbered"),
+    "events without growth": ("DELETE FROM growth", "how many nodes and edges there were"),
+    "growth beyond the end": ("UPDATE growth SET nodes = 100000", "do not fit the nodes"),
+    "evidence from nowhere": ("INSERT INTO evidence VALUES (3, 1, 0, 0, NULL, 0)", "contradicts itself or the 0 tries"),
+    "negative evidence": ("INSERT INTO evidence VALUES (3, -5, 5, 0, NULL, 0)", "whole numbers, 0 or more"),
+    "evidence about no edge": ("INSERT INTO evidence VALUES (100000, 1, 0, 0, NULL, 0)", "but only"),
+    "folded events that never were": ("UPDATE state SET folded = 3", "not numbered"),
+    "a moved observation": ("UPDATE assignments SET nodes = zeroblob(length(nodes))", "contradict each other"),
+    "half a node": ("UPDATE edges SET source = source + 0.5 WHERE id = 3", "values that no edge has"),
+    "a negative distance": ("UPDATE edges SET distance = -distance WHERE id = 3", "values that no edge has"),
+    "an edge of no length": ("UPDATE edges SET distance = NULL, temporal = 0 WHERE id = 3", "values that no edge has"),
+    "an edge twice": (
+        "UPDATE edges SET source = (SELECT source FROM edges WHERE id = 2), target = (SELECT target FROM edges WHERE "
+        "id = 2) WHERE id = 3",
+        "there twice",
     ),
-    "a moved observation": ("UPDATE assignments SET nodes = zeroblob(length(nodes))", "changed by hand"),
+    "an edge to itself": ("UPDATE edges SET target = source WHERE id = 3", "from a node to itself"),
+    "a last observation of text": ("""UPDATE meta SET value = '"x"' WHERE key = 'tail'""", "damaged"),
+    "a last observation elsewhere": ("UPDATE meta SET value = '[1, 100000]' WHERE key = 'tail'", "damaged"),
+    "a policy of one word": ("""UPDATE meta SET value = '"belief"' WHERE key = 'policy'""", "for policy"),
+    "a policy of nothing": ("UPDATE meta SET value = '{}' WHERE key = 'policy'", "damaged"),
+    "a number for a fingerprint": ("UPDATE meta SET value = '7' WHERE key = 'fingerprint'", "for fingerprint"),
+    "text for a number of events": ("""UPDATE meta SET value = '"x"' WHERE key = 'keep_events'""", "keeps x events"),
+    "values of no attribute": ("INSERT INTO attribute_rows VALUES (9, 9, 0, 1, x'00')", "attributes that it does not"),
+    "an attribute without values": ("INSERT INTO attributes VALUES (9, 'x', 'f4', '[2]')", "0 values for"),
+    "an attribute of objects": ("INSERT INTO attributes VALUES (9, 'x', 'O', '[2]')", "declared as"),
+    "an attribute of no size": ("INSERT INTO attributes VALUES (9, 'x', 'f4', '[0]')", "declared as"),
+    "an attribute of escapes": ("INSERT INTO attributes VALUES (9, char(27) || '[2J', 'f4', '[2]')", "an attribute is"),
     "another threshold": ("UPDATE meta SET value = replace(value, '3.0', '9.0') WHERE key = 'settings'", "by hand"),
 }
 
@@ -443,7 +471,7 @@ def test_flipped_bytes_are_noticed_or_harmless(tmp_path):
     data = bytearray(whole.read_bytes())
     random = np.random.default_rng(1)
     noticed = 0
-    for position in random.integers(100, len(data), 60):
+    for position in random.integers(100, len(data), 120):
         broken = data.copy()
         broken[position] ^= 1 << int(random.integers(8))
         path = tmp_path / "broken.sgm"

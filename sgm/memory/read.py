@@ -1,0 +1,491 @@
+"""Reading a memory file: everything is checked, and nothing is allocated that the file is too small to hold."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .attributes import check_name
+from .errors import InputError, SGMError, StoreError
+from .events import EVENT, GROWTH, KINDS, NO_EPISODE, EventLog
+from .graph import Graph
+from .nodes import Nodes
+from .policies import Evidence
+from .schema import (
+    APPLICATION,
+    EDGE,
+    FACTS,
+    MOST_RATIO,
+    SCHEMA,
+    attribute_crc,
+    attribute_rows_crc,
+    checked_form,
+    event_rows,
+    evidence_crc,
+    expected_schema,
+    meta_crc,
+    node_crc,
+    rows_crc,
+    schema_of,
+    state_crc,
+    unpack,
+    unpack_attribute,
+)
+from .schema import crc as blob_crc
+
+_MOST = 2**53  # counts and numbers of a file are below this
+
+
+@dataclasses.dataclass
+class Contents:
+    """Everything a memory file holds, as the memory itself holds it.
+
+    Attributes:
+        nodes: nodes with their attributes, and the assignment of observations.
+        graph: edges, with the evidence that all events together give.
+        log: the events.
+        meta: facts as JSON holds them, by name.
+        records: tries ever recorded.
+    """
+
+    nodes: Nodes
+    graph: Graph
+    log: EventLog
+    meta: dict[str, Any]
+    records: int = 0
+
+    @property
+    def tail(self) -> tuple[int, int] | None:
+        """The last observation's (episode, node)."""
+        return None if self.meta["tail"] is None else (self.meta["tail"][0], self.meta["tail"][1])
+
+
+@dataclasses.dataclass
+class FileState:
+    """What a writer must know of a file to go on with it.
+
+    Attributes:
+        schema: its schema version.
+        calls: transactions so far.
+        checksum: the sum of its rows.
+        attributes: number and sum of rows of each attribute, by name.
+        next_run: number of the next run of an attribute.
+    """
+
+    schema: int = SCHEMA
+    calls: int = 0
+    checksum: int = 0
+    attributes: dict[str, tuple[int, int]] = dataclasses.field(default_factory=dict)
+    next_run: int = 0
+
+
+def read(path: Path) -> tuple[Contents, FileState]:
+    """Read and check a whole file at a real path; StoreError if anything is not as it should be."""
+    if not path.is_file():
+        raise StoreError(f"{path} is not a file: expected a memory file written by save() or open()")
+    with reading(path) as connection, damaged(path):
+        version = check_header(connection, path)
+        return _read_contents(connection, version)
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection in a read transaction. What a killed writer left half done is completed or taken back first."""
+    with translated(path):
+        connection = _begun(path)
+    try:
+        yield connection
+    finally:
+        with contextlib.suppress(sqlite3.Error):
+            connection.close()
+
+
+def _begun(path: Path) -> sqlite3.Connection:
+    try:
+        return _begin(path, "ro")
+    except sqlite3.OperationalError as error:
+        # A connection that may only read cannot take back what a killed writer left half done; one that may write can.
+        left = [suffix for suffix in ("-journal", "-wal") if path.with_name(path.name + suffix).exists()]
+        if not left or "locked" in str(error):
+            raise
+    return _begin(path, "rw")
+
+
+def _begin(path: Path, mode: str) -> sqlite3.Connection:
+    connection = connect(path, mode)
+    try:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection in SQLite's mode "ro", "rw" or "rwc", which the memory's own lock gives to one thread at a time."""
+    refuse_forked(path)
+    uri = f"{path.as_uri()}?mode={mode}"
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    try:
+        for statement in ("PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"):
+            connection.execute(statement)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+FORKED: set[tuple[int, int]] = set()  # files that the parent of this process was writing when it forked
+
+
+def refuse_forked(path: Path) -> None:
+    """SQLite's locks do not survive a fork: a child must keep away from the files its parent writes."""
+    if FORKED:
+        with contextlib.suppress(OSError):
+            found = os.stat(path)
+            if (found.st_dev, found.st_ino) in FORKED:
+                raise StoreError(
+                    f"{path} was open for writing in the process that this one was forked from, and cannot be used "
+                    "here: use the memory that the child has in RAM, or start the child with 'spawn'"
+                )
+
+
+@contextlib.contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeError) as error:
+        raise StoreError(f"{path} cannot be used as a memory file: {error}") from None
+
+
+@contextlib.contextmanager
+def damaged(path: Path) -> Iterator[None]:
+    """Turn whatever a file makes the reader stumble over into an error that names the file."""
+    try:
+        yield
+    except StoreError as error:
+        raise StoreError(str(error) if str(path) in str(error) else f"{path} is damaged: {error}") from None
+    except (MemoryError, SGMError):
+        raise
+    except Exception as error:
+        raise StoreError(f"{path} is damaged: {type(error).__name__}: {error}") from None
+
+
+# -- header ------------------------------------------------------------------------------------------------------
+
+
+def check_header(connection: sqlite3.Connection, path: Path) -> int:
+    """The schema version; StoreError unless the file is one of ours, whole as SQLite sees it."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION:
+        raise StoreError(f"{path} is not a memory file: its application id is {application:#x}, not {APPLICATION:#x}")
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if not 1 <= version <= SCHEMA:
+        raise StoreError(
+            f"{path} has schema version {version}; this release reads versions 1 to {SCHEMA}. Use the release that "
+            "wrote it, or a newer one: pip install -U sparse-graphical-memory"
+        )
+    if schema_of(connection) != expected_schema(version):
+        raise StoreError(f"its tables are not those of schema version {version}, or not only those")
+    verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if verdict != "ok":
+        raise StoreError(str(verdict))
+    return version
+
+
+# -- contents ----------------------------------------------------------------------------------------------------
+
+
+def _read_contents(connection: sqlite3.Connection, version: int) -> tuple[Contents, FileState]:
+    meta, total = read_meta(connection)
+    file = FileState(schema=version)
+    nodes, more = read_nodes(connection, meta["observation"])
+    total += more
+    graph, more = read_edges(connection, len(nodes))
+    total += more
+    if version == 1:
+        checksum, records = meta.pop("checksum", None), count(meta.pop("records", None), "records")
+        total += meta_crc("records", records)
+        log = EventLog()
+        log.folded_records = records
+        log.evidence, more = read_evidence(connection, len(graph), records)
+        graph.evidence = dict(log.evidence)
+    else:
+        file.calls, checksum, folded, folded_records = read_state(connection)
+        log, more = read_log(connection, len(graph), folded, folded_records, meta.get("keep_events"))
+        more += read_attributes(connection, nodes, file)
+        total += state_crc(folded, folded_records)
+        graph.evidence, records = log.replayed()
+        check_growth(log, len(nodes), len(graph), len(nodes.assignment))
+    total += more
+    if type(checksum) is not int or total != checksum:
+        raise StoreError(f"its rows do not add up to its checksum ({total}, not {checksum}): it was changed by hand")
+    check_tail(meta["tail"], len(nodes))
+    file.checksum = total
+    return Contents(nodes, graph, log, meta, records), file
+
+
+def read_meta(connection: sqlite3.Connection) -> tuple[dict[str, Any], int]:
+    """The facts by name, checksum and records of schema 1 among them, and the sum of the others."""
+    meta = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM meta")}
+    if missing := sorted(set(FACTS) - set(meta)):
+        raise StoreError(f"the table meta lacks {', '.join(missing)}")
+    for name, accepted in (("settings", dict), ("policy", dict), ("features", dict), ("fingerprint", str)):
+        if not isinstance(meta[name], accepted) and not (name == "fingerprint" and meta[name] is None):
+            raise StoreError(f"meta has {str(meta[name])[:200]!r} for {name}")
+    return meta, sum(meta_crc(key, value) for key, value in meta.items() if key not in ("checksum", "records"))
+
+
+def read_state(connection: sqlite3.Connection) -> tuple[int, int, int, int]:
+    """Calls, checksum, folded events and their tries."""
+    rows = connection.execute("SELECT id, calls, checksum, folded, records FROM state").fetchall()
+    if len(rows) != 1 or rows[0][0] != 0:
+        raise StoreError(f"the table state has {len(rows)} rows, not one with id 0")
+    _, calls, checksum, folded, records = rows[0]
+    if type(checksum) is not int:
+        raise StoreError(f"its checksum is {str(checksum)[:200]}: expected a whole number")
+    return count(calls, "calls"), checksum, count(folded, "folded events"), count(records, "folded tries")
+
+
+def read_nodes(connection: sqlite3.Connection, form: Any) -> tuple[Nodes, int]:
+    """The nodes with the assignment of observations, and the sum of their rows."""
+    number, least, most = connection.execute(
+        "SELECT count(*), min(length(embedding)), max(length(embedding)) FROM nodes"
+    ).fetchone()
+    if number and not (least == most and least > 0 and least % 4 == 0):
+        raise StoreError("its embeddings or features are not of one size")
+    packed = connection.execute("SELECT sum(length(observation)) FROM nodes").fetchone()[0]
+    kept = None if form is None else checked_form(form, "observations")
+    if kept is not None and number:
+        # Asked for all nodes at once, before any of them is unpacked.
+        unpack_size(number, kept[2], packed or 0)
+    nodes, total = Nodes(), 0
+    streams, embeddings, features, observations = [], [], [], []
+    rows = connection.execute("SELECT id, stream, embedding, feature, observation FROM nodes ORDER BY id")
+    for place, (node, stream, embedding, feature, observation) in enumerate(rows):
+        if node != place:
+            raise StoreError(f"its {number} nodes are not numbered 0 to {number - 1}")
+        total += node_crc(node, stream, embedding, feature, observation)
+        streams.append(stream)
+        embeddings.append(embedding)
+        features.append(feature)
+        if kept is not None:
+            observations.append(unpack(observation, 1, kept, f"the observation of node {node}")[0])
+    if number:
+        nodes.append(
+            np.array(streams, np.int64),
+            _matrix(embeddings),
+            None if features[0] is None else _matrix(features),
+            None if kept is None else np.stack(observations),
+        )
+    return nodes, total + _read_assignments(connection, nodes)
+
+
+def unpack_size(number: int, size: int, packed: int) -> None:
+    """Refuse `number` arrays of `size` bytes that are not in `packed` bytes."""
+    if number * size > MOST_RATIO * packed:
+        raise StoreError(
+            f"it declares {number} observations of {size} bytes but holds {packed}: at most {MOST_RATIO} times that "
+            "could be unpacked"
+        )
+
+
+def _read_assignments(connection: sqlite3.Connection, nodes: Nodes) -> int:
+    total = 0
+    for first, blob in connection.execute("SELECT first, nodes FROM assignments ORDER BY first"):
+        run = np.frombuffer(blob, "<i8")
+        if first != len(nodes.assignment) or (len(run) and not (run.min() >= -1 and run.max() < len(nodes))):
+            raise StoreError(f"the assignments from observation {first} on do not fit the {len(nodes)} nodes")
+        nodes.assignment.append(run)
+        total += blob_crc("assignment", first, blob)
+    stream, assignment = nodes.stream.values, nodes.assignment.values
+    if len(stream) and (stream.min() < 0 or stream.max() >= len(assignment) or (np.diff(stream) <= 0).any()):
+        raise StoreError(f"its nodes do not keep observations of the {len(assignment)} it was given, in order")
+    if (assignment[stream] != np.arange(len(stream))).any():
+        raise StoreError("its nodes and the assignment of observations contradict each other")
+    return total
+
+
+def read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
+    """The edges, and the sum of their rows."""
+    odd = connection.execute(
+        "SELECT count(*) FROM edges WHERE typeof(source) != 'integer' OR typeof(target) != 'integer' OR temporal NOT "
+        "IN (0, 1) OR typeof(temporal) != 'integer' OR (distance IS NULL AND NOT temporal) OR NOT "
+        "(distance IS NULL OR (typeof(distance) = 'real' AND distance >= 0 AND distance < 3.4e38))"
+    ).fetchone()[0]
+    if odd:
+        raise StoreError(f"{odd} of its edges have values that no edge has")
+    columns = "id, source, target, ifnull(distance, 9e999), temporal"
+    rows = np.array(connection.execute(f"SELECT {columns} FROM edges ORDER BY id").fetchall(), EDGE)
+    graph = Graph()
+    source, target = rows["source"], rows["target"]
+    if (rows["id"] != np.arange(len(rows))).any():
+        raise StoreError(f"its {len(rows)} edges are not numbered from 0 on")
+    if len(rows) and not min(source.min(), target.min()) >= 0 <= max(source.max(), target.max()) < nodes:
+        raise StoreError(f"its {len(rows)} edges join nodes it does not have")
+    graph.append(nodes, source, target, rows["distance"], rows["temporal"].astype(np.bool_))
+    if not graph.is_simple():
+        raise StoreError("some of its edges are there twice, or lead from a node to itself")
+    return graph, rows_crc(rows)
+
+
+def read_evidence(connection: sqlite3.Connection, edges: int, records: int) -> tuple[dict[int, Evidence], int]:
+    """What is known about edges by number, and the sum of the rows."""
+    found: dict[int, Evidence] = {}
+    total = 0
+    columns = "edge, successes, failures, streak, removed_at, guarded"
+    for row in connection.execute(f"SELECT {columns} FROM evidence ORDER BY edge"):
+        edge, evidence = checked_evidence(row, edges, records)
+        found[edge] = evidence
+        total += evidence_crc(edge, evidence)
+    if (tries := sum(evidence.attempts for evidence in found.values())) != records:
+        raise StoreError(f"its evidence about edges is from {tries} tries, not {records}")
+    return found, total
+
+
+def checked_evidence(row: tuple[Any, ...], edges: int, records: int) -> tuple[int, Evidence]:
+    """The edge and the evidence of a row; StoreError if they cannot be."""
+    edge, successes, failures, streak, removed_at, guarded = row
+    if not 0 <= edge < edges:
+        raise StoreError(f"there is evidence about edge {edge}, but only {edges} edges")
+    numbers = (successes, failures, streak, guarded, 0 if removed_at is None else removed_at)
+    if not all(type(value) is int and 0 <= value < _MOST for value in numbers) or guarded > 1:
+        raise StoreError(f"the evidence about edge {edge} is not in whole numbers, 0 or more")
+    if streak > failures or successes + failures > records or not (removed_at is None or 1 <= removed_at <= records):
+        raise StoreError(f"the evidence about edge {edge} contradicts itself or the {records} tries recorded")
+    return edge, Evidence(successes, failures, streak, removed_at, bool(guarded))
+
+
+def read_log(
+    connection: sqlite3.Connection, edges: int, folded: int, folded_records: int, keep: Any
+) -> tuple[EventLog, int]:
+    """Events, growth and the evidence before them, and the sum of their rows."""
+    if keep is not None and (type(keep) is not int or not 0 <= keep < _MOST):
+        raise StoreError(f"it keeps {str(keep)[:200]} events: expected a whole number, or null for all")
+    log = EventLog(keep)
+    log.folded, log.folded_records = folded, folded_records
+    log.evidence, total = read_evidence(connection, edges, folded_records)
+    rows, numbers = read_events(connection)
+    growth = np.array(
+        [
+            [count(value, "growth") for value in row]
+            for row in connection.execute("SELECT * FROM growth ORDER BY event")
+        ],
+        np.int64,
+    ).reshape(-1, GROWTH)
+    if (numbers != np.arange(folded + 1, folded + 1 + len(rows))).any():
+        raise StoreError(f"its {len(rows)} events are not numbered from {folded + 1} on")
+    if len(rows) and rows["edge"].max() >= edges:
+        raise StoreError(f"it has events of edges it does not have: there are {edges}")
+    log.put(rows, growth)
+    return log, total + rows_crc(event_rows(folded + 1, rows)) + rows_crc(growth)
+
+
+def read_events(connection: sqlite3.Connection) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The events, `EVENT`, and their numbers; StoreError if a value is not one of an event."""
+    odd = connection.execute(
+        "SELECT count(*) FROM events WHERE typeof(time) != 'real' OR NOT abs(time) < 1e300 OR typeof(edge) != "
+        "'integer' OR NOT edge BETWEEN 0 AND 2147483647 OR typeof(kind) != 'integer' OR NOT kind BETWEEN 0 AND ? OR "
+        "NOT (episode IS NULL OR (typeof(episode) = 'integer' AND episode >= 0))",
+        (len(KINDS) - 1,),
+    ).fetchone()[0]
+    if odd:
+        raise StoreError(f"{odd} of its events have values that no event has")
+    columns = f"id, time, edge, kind, ifnull(episode, {NO_EPISODE})"
+    numbered = np.array(
+        connection.execute(f"SELECT {columns} FROM events ORDER BY id").fetchall(), [("id", "<i8"), *EVENT.descr]
+    )
+    rows = np.empty(len(numbered), EVENT)
+    for name in EVENT.names or ():
+        rows[name] = numbered[name]
+    return rows, numbered["id"].astype(np.int64)
+
+
+def check_growth(log: EventLog, nodes: int, edges: int, observations: int) -> None:
+    """Refuse growth that is no growth, or ends beyond what there is."""
+    growth = log.growth
+    limits = [max(0, len(log) - 1), nodes, edges, observations]
+    steps = np.diff(growth, axis=0)
+    if len(growth) and ((steps < 0).any() or (steps[:, 0] == 0).any() or (growth[-1] > limits).any()):
+        raise StoreError("its events do not fit the nodes and edges there were")
+    if len(log.rows) and (not len(growth) or growth[0, 0] > log.folded):
+        raise StoreError("it does not say how many nodes and edges there were when its events happened")
+
+
+def read_attributes(connection: sqlite3.Connection, nodes: Nodes, file: FileState) -> int:
+    """Put the attributes into `nodes`, and what a writer must know into `file`; the sum of their rows."""
+    total = 0
+    for number, name, dtype, shape in connection.execute("SELECT id, name, dtype, shape FROM attributes ORDER BY id"):
+        form = {"dtype": dtype, "shape": json.loads(shape)}
+        try:
+            check_name(name)
+        except InputError as error:
+            raise StoreError(str(error)) from None
+        if name in file.attributes:
+            raise StoreError(f"it has two attributes {name!r}")
+        values, rows = _read_attribute(connection, number, len(nodes), checked_form(form, f"attributes {name!r}"))
+        nodes.set_attribute(name, values)
+        file.attributes[name] = (number, rows)
+        total += rows + attribute_crc(number, name, form)
+    known = {number for number, _ in file.attributes.values()}
+    runs = connection.execute("SELECT attribute, max(id) FROM attribute_rows GROUP BY attribute").fetchall()
+    if any(attribute not in known for attribute, _ in runs):
+        raise StoreError("it has values of attributes that it does not have")
+    file.next_run = max((last + 1 for _, last in runs), default=0)
+    return total
+
+
+def _read_attribute(
+    connection: sqlite3.Connection, number: int, nodes: int, form: tuple[np.dtype[Any], tuple[int, ...], int]
+) -> tuple[NDArray[Any], int]:
+    columns = "first, count, rows"
+    runs: list[NDArray[Any]] = []
+    have = total = 0
+    for first, amount, data in connection.execute(
+        f"SELECT {columns} FROM attribute_rows WHERE attribute = ? ORDER BY first", (number,)
+    ):
+        if type(first) is not int or first != have or type(amount) is not int or not 0 < amount <= nodes - have:
+            raise StoreError(f"the values of attribute {number} do not fit its {nodes} nodes")
+        runs.append(unpack_attribute(data, amount, form))
+        total += attribute_rows_crc(number, first, amount, data)
+        have += amount
+    if have != nodes:
+        raise StoreError(f"attribute {number} has {have} values for {nodes} nodes")
+    return np.concatenate([np.empty((0, *form[1]), form[0]), *runs]), total
+
+
+def check_tail(tail: Any, nodes: int) -> None:
+    """Refuse a last observation that cannot be."""
+    right = tail is None or (
+        isinstance(tail, list) and len(tail) == 2 and all(type(value) is int for value in tail)
+        and -(2**63) <= tail[0] < 2**63 and -1 <= tail[1] < nodes
+    )  # fmt: skip
+    if not right:
+        raise StoreError(f"its last observation is {str(tail)[:200]}: expected an episode and a node")
+
+
+def count(value: Any, what: str) -> int:
+    """A whole number, 0 or more; StoreError if it is anything else."""
+    if type(value) is not int or not 0 <= value < _MOST:
+        raise StoreError(f"{what} is {str(value)[:200]!r}: expected a whole number, 0 or more")
+    return value
+
+
+def _matrix(blobs: list[bytes]) -> NDArray[np.float32]:
+    if len({len(blob) for blob in blobs}) != 1 or not len(blobs[0]) or len(blobs[0]) % 4:
+        raise StoreError("its embeddings or features are not of one size")
+    matrix = np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), -1)
+    if not np.isfinite(matrix).all():
+        raise StoreError("its embeddings or features are not all finite")
+    return matrix

@@ -1,0 +1,224 @@
+"""The tables of a memory file, and how rows are packed and summed.
+
+`PRAGMA application_id` is 0x53474D31 ("SGM1") and `PRAGMA user_version` the schema version, now 2.
+
+| table            | one row for               | columns                                                            |
+|------------------|---------------------------|--------------------------------------------------------------------|
+| `meta`           | a fact about the memory   | `key`, `value` (JSON)                                              |
+| `nodes`          | a node                    | `id`, `stream`, `embedding`, `feature`, `observation`              |
+| `edges`          | an edge                   | `id`, `source`, `target`, `distance`, `temporal`                   |
+| `assignments`    | a run of observations     | `first`, `nodes`                                                   |
+| `events`         | something done to an edge | `id`, `time`, `edge`, `kind`, `episode`                            |
+| `evidence`       | an edge tried before them | `edge`, `successes`, `failures`, `streak`, `removed_at`, `guarded` |
+| `growth`         | growth between events     | `event`, `nodes`, `edges`, `observations`                          |
+| `attributes`     | an attribute of nodes     | `id`, `name`, `dtype`, `shape` (JSON)                              |
+| `attribute_rows` | a run of its values       | `id`, `attribute`, `first`, `count`, `rows`                        |
+| `state`          | the file, one row         | `id`, `calls`, `checksum`, `folded`, `records`                     |
+
+Embeddings and features are little-endian float32, assignments little-endian int64. Observations, and attributes that
+are uint8 images, are zlib-compressed, images as differences along each row, and padded to at least 1/256 of their size;
+other attributes are little-endian as they are. `feature` is NULL where it is the embedding, `distance` where only time
+joins the ends, `removed_at` while an edge stands, `episode` where none was given.
+
+What is known about an edge is its row in `evidence`, if any, followed by its `events` in order; `kind` is a place in
+`KINDS` of events.py. The oldest events may be folded into `evidence`: `state.folded` says how many have been,
+`state.records` how many tries there were until then. A row of `growth` says how many nodes, edges and observations
+there were when the event after `event` happened. `state.checksum` is the sum of the CRC-32 of every other row,
+`state.calls` counts transactions.
+
+Schema 1 had no events, growth, attributes and state: `evidence` held everything about edges, `meta` the checksum and
+the number of tries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import StoreError
+from .events import EVENT
+from .policies import Evidence
+
+SCHEMA = 2
+APPLICATION = 0x53474D31
+MOST_RATIO = 256  # a stored byte never becomes more bytes than this, so that no small file fills a machine
+FACTS = ("settings", "policy", "fingerprint", "features", "tail", "observation")  # in `meta`, in both schemas
+
+_TABLES_1 = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE nodes (id INTEGER PRIMARY KEY, stream INTEGER NOT NULL, embedding BLOB NOT NULL, feature BLOB,
+    observation BLOB);
+CREATE TABLE edges (id INTEGER PRIMARY KEY, source INTEGER NOT NULL, target INTEGER NOT NULL, distance REAL,
+    temporal INTEGER NOT NULL);
+CREATE TABLE evidence (edge INTEGER PRIMARY KEY, successes INTEGER NOT NULL, failures INTEGER NOT NULL,
+    streak INTEGER NOT NULL, removed_at INTEGER, guarded INTEGER NOT NULL);
+CREATE TABLE assignments (first INTEGER PRIMARY KEY, nodes BLOB NOT NULL);
+"""
+NEW_TABLES = (
+    "CREATE TABLE events (id INTEGER PRIMARY KEY, time REAL NOT NULL, edge INTEGER NOT NULL, kind INTEGER NOT NULL, "
+    "episode INTEGER)",
+    "CREATE TABLE growth (event INTEGER PRIMARY KEY, nodes INTEGER NOT NULL, edges INTEGER NOT NULL, "
+    "observations INTEGER NOT NULL)",
+    "CREATE TABLE attributes (id INTEGER PRIMARY KEY, name TEXT NOT NULL, dtype TEXT NOT NULL, shape TEXT NOT NULL)",
+    "CREATE TABLE attribute_rows (id INTEGER PRIMARY KEY, attribute INTEGER NOT NULL, first INTEGER NOT NULL, "
+    "count INTEGER NOT NULL, rows BLOB NOT NULL)",
+    "CREATE TABLE state (id INTEGER PRIMARY KEY, calls INTEGER NOT NULL, checksum INTEGER NOT NULL, "
+    "folded INTEGER NOT NULL, records INTEGER NOT NULL)",
+)
+TABLES = {1: _TABLES_1, 2: _TABLES_1 + ";\n".join(NEW_TABLES) + ";"}
+EDGE = np.dtype([("id", "<i8"), ("source", "<i8"), ("target", "<i8"), ("distance", "<f4"), ("temporal", "u1")])
+
+
+def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
+    """Every table, index, view and trigger, with the statement that made it."""
+    return connection.execute("SELECT type, name, ifnull(sql, '') FROM sqlite_master ORDER BY type, name").fetchall()
+
+
+def expected_schema(version: int) -> list[tuple[str, str, str]]:
+    """What `schema_of` gives for a file of this schema version."""
+    with contextlib.closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(TABLES[version])
+        return schema_of(connection)
+
+
+# -- sums --------------------------------------------------------------------------------------------------------
+
+
+def crc(kind: str, number: int, data: bytes | None) -> int:
+    """The sum of a row of blobs."""
+    return zlib.crc32(data or b"", zlib.crc32(f"{kind} {number}".encode()))
+
+
+def node_crc(node: int, stream: int, embedding: bytes, feature: bytes | None, observation: bytes | None) -> int:
+    """The sum of a row of `nodes`."""
+    total = crc("node", node, struct.pack("<q", stream) + embedding)
+    return total + crc("feature", node, feature) + crc("observation", node, observation)
+
+
+def meta_crc(key: str, value: Any) -> int:
+    """The sum of a row of `meta`."""
+    return zlib.crc32(json.dumps([key, value]).encode())
+
+
+def evidence_crc(edge: int, evidence: Evidence) -> int:
+    """The sum of a row of `evidence`."""
+    row = (edge, *evidence_row(evidence))
+    return zlib.crc32(repr(tuple(None if value is None else int(value) for value in row)).encode())
+
+
+def rows_crc(rows: NDArray[Any]) -> int:
+    """The sum of rows of `edges`, `events` or `growth`, as structured arrays or arrays of numbers."""
+    data = memoryview(np.ascontiguousarray(rows).tobytes())
+    width = len(data) // max(1, len(rows))
+    checksum = zlib.crc32
+    return sum([checksum(data[start : start + width]) for start in range(0, len(data), width)]) if width else 0
+
+
+def event_rows(first: int, rows: NDArray[Any]) -> NDArray[Any]:
+    """Events with their numbers, as they are summed."""
+    numbered = np.empty(len(rows), [("id", "<i8"), *EVENT.descr])
+    numbered["id"] = np.arange(first, first + len(rows))
+    for name in EVENT.names or ():
+        numbered[name] = rows[name]
+    return numbered
+
+
+def state_crc(folded: int, records: int) -> int:
+    """The sum of what `state` says about folded events."""
+    return crc("folded", folded, struct.pack("<q", records))
+
+
+def attribute_crc(number: int, name: str, form: dict[str, Any]) -> int:
+    """The sum of a row of `attributes`."""
+    return zlib.crc32(json.dumps(["attribute", number, name, form]).encode())
+
+
+def attribute_rows_crc(attribute: int, first: int, number: int, rows: bytes) -> int:
+    """The sum of a row of `attribute_rows`."""
+    return zlib.crc32(rows, zlib.crc32(struct.pack("<qqq", attribute, first, number)))
+
+
+# -- packing -----------------------------------------------------------------------------------------------------
+
+
+def evidence_row(evidence: Evidence) -> tuple[int, int, int, int | None, bool]:
+    """The columns of `evidence` after the edge."""
+    return evidence.successes, evidence.failures, evidence.streak, evidence.removed_at, evidence.guarded
+
+
+def floats(values: NDArray[np.float32]) -> bytes:
+    """A vector as it is stored."""
+    return values.astype("<f4", copy=False).tobytes()
+
+
+def form_of(rows: NDArray[Any]) -> dict[str, Any]:
+    """What a file says about an array over nodes: the dtype and the shape of one row."""
+    return {"dtype": rows.dtype.str[1:], "shape": list(rows.shape[1:])}
+
+
+def checked_form(form: Any, what: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
+    """The dtype, shape and bytes of one row, from what `form_of` gave; StoreError if it is anything else."""
+    try:
+        dtype, shape = np.dtype(form["dtype"]), tuple(form["shape"])
+        wrong = dtype.kind not in "fiub" or set(form) != {"dtype", "shape"}
+        wrong |= len(shape) > 16 or not all(type(length) is int and 0 < length < 2**40 for length in shape)
+    except (TypeError, KeyError, ValueError, AttributeError, SyntaxError):
+        wrong = True
+    if wrong:
+        raise StoreError(f"its {what} are declared as {str(form)[:200]}: expected the dtype and shape of numbers")
+    size = dtype.itemsize
+    for length in shape:
+        size *= length
+    return dtype, shape, size
+
+
+def pack(rows: NDArray[Any]) -> bytes:
+    """Compress (n, ...) rows without loss; uint8 images, (n, height, width, ...), as differences along each row."""
+    plain = rows
+    if rows.dtype == np.uint8 and rows.ndim >= 3:
+        plain = np.diff(rows, axis=2, prepend=np.zeros_like(rows[:, :, :1]))
+    data = zlib.compress(plain.astype(plain.dtype.newbyteorder("<"), copy=False).tobytes(), 6)
+    return data.ljust(-(-rows.nbytes // MOST_RATIO), b"\0")
+
+
+def unpack(data: bytes, number: int, form: tuple[np.dtype[Any], tuple[int, ...], int], what: str) -> NDArray[Any]:
+    """The inverse of `pack`, for `number` rows; StoreError before anything is allocated that the bytes cannot hold."""
+    dtype, shape, size = form
+    if number * size > MOST_RATIO * len(data):
+        raise StoreError(f"{what} should unpack {len(data)} bytes to {number * size}, over {MOST_RATIO} times as many")
+    plain = zlib.decompressobj().decompress(data, number * size + 1)
+    if len(plain) != number * size:
+        raise StoreError(f"{what} does not unpack to {number * size} bytes")
+    rows = np.frombuffer(plain, dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(number, *shape)
+    if dtype == np.uint8 and rows.ndim >= 3:
+        rows = np.cumsum(rows, axis=2, dtype=np.uint8)
+    return rows
+
+
+def is_packed(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
+    """Whether an attribute's rows are compressed: images are."""
+    return dtype == np.uint8 and len(shape) >= 2
+
+
+def pack_attribute(rows: NDArray[Any]) -> bytes:
+    """A run of an attribute's values as it is stored."""
+    if is_packed(rows.dtype, rows.shape[1:]):
+        return pack(rows)
+    return rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def unpack_attribute(data: bytes, number: int, form: tuple[np.dtype[Any], tuple[int, ...], int]) -> NDArray[Any]:
+    """The inverse of `pack_attribute`."""
+    dtype, shape, size = form
+    if is_packed(dtype, shape):
+        return unpack(data, number, form, "a run of an attribute")
+    if len(data) != number * size:
+        raise StoreError(f"a run of an attribute has {len(data)} bytes, not {number} times {size}")
+    return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(number, *shape)

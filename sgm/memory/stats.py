@@ -1,0 +1,195 @@
+"""A memory in figures, and what in them a user should look at."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .attributes import describe
+from .errors import printable
+from .events import EventLog
+from .graph import Graph
+from .nodes import Nodes
+from .planner import Planner
+from .settings import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Stats:
+    """What a memory holds.
+
+    Attributes:
+        observations: observations ever given.
+        nodes: nodes.
+        merged: observations merged into a node that was there.
+        edges: edges that plans may use.
+        filtered_edges: edges that the k-nearest filter leaves out.
+        removed_edges: edges that cleanup removed.
+        guarded_edges: edges that only the guard keeps.
+        components: strongly connected components.
+        largest_component: nodes in the largest of them.
+        untested_share: share of `edges` that were never tried; None without edges.
+        median_edge: median weight of `edges`, steps; None without edges.
+        longest_edge: greatest weight of `edges`, steps; None without edges.
+        tries: tries recorded.
+        successes: tries that reached their target.
+        failures: tries that did not.
+        events: events ever logged.
+        events_kept: events that can still be told one by one.
+        embedding_size: numbers in an embedding.
+        feature_size: numbers in a feature.
+        observation: dtype and shape of the observations kept; None if they are not.
+        attributes: dtype and shape of each attribute, by name.
+        bytes: of RAM for all this, plans not counted.
+        file: where the memory is live; None if it is not.
+        file_bytes: of that file, its log included.
+        warnings: sentences about what a user should look at.
+    """
+
+    observations: int
+    nodes: int
+    merged: int
+    edges: int
+    filtered_edges: int
+    removed_edges: int
+    guarded_edges: int
+    components: int
+    largest_component: int
+    untested_share: float | None
+    median_edge: float | None
+    longest_edge: float | None
+    tries: int
+    successes: int
+    failures: int
+    events: int
+    events_kept: int
+    embedding_size: int
+    feature_size: int
+    observation: str | None
+    attributes: dict[str, str]
+    bytes: int
+    file: str | None
+    file_bytes: int | None
+    warnings: tuple[str, ...]
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {**dataclasses.asdict(self), "warnings": list(self.warnings)}
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Names and values as a table shows them; warnings are not among them."""
+        values = [(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)]
+        named = [(name.replace("_", " "), value) for name, value in values if name != "warnings"]
+        return [(name, shown(name, value)) for name, value in named if value not in (None, {})]
+
+    def __str__(self) -> str:
+        """A table, then the warnings."""
+        width = max(len(name) for name, _ in self.rows())
+        lines = [f"{name:<{width}}  {value}" for name, value in self.rows()]
+        return "\n".join([*lines, *(f"warning: {text}" for text in self.warnings)])
+
+
+def measure(
+    nodes: Nodes, graph: Graph, planner: Planner, log: EventLog, settings: Settings, tries: int, file: Path | None
+) -> Stats:
+    """The figures of a memory made of these."""
+    standing = np.flatnonzero(planner.standing())
+    weights = graph.weights(standing)
+    evidence = graph.evidence
+    components, largest = planner.components() if len(nodes) else (0, 0)
+    untested = np.count_nonzero(~np.isin(standing, np.fromiter(evidence, np.int64, len(evidence))))
+    kept = nodes.observation
+    removed = int(np.count_nonzero(graph.removed()))
+    return Stats(
+        observations=len(nodes.assignment),
+        nodes=len(nodes),
+        merged=int(np.count_nonzero(nodes.assignment.values >= 0)) - len(nodes),
+        edges=len(standing),
+        filtered_edges=len(graph) - removed - len(standing),
+        removed_edges=removed,
+        guarded_edges=sum(known.guarded for known in evidence.values()),
+        components=components,
+        largest_component=largest,
+        untested_share=round(untested / len(standing), 4) if len(standing) else None,
+        median_edge=round(float(np.median(weights)), 4) if len(standing) else None,
+        longest_edge=round(float(weights.max()), 4) if len(standing) else None,
+        tries=tries,
+        successes=sum(known.successes for known in evidence.values()),
+        failures=sum(known.failures for known in evidence.values()),
+        events=len(log),
+        events_kept=len(log) - log.folded,
+        embedding_size=nodes.embedding.shape[1],
+        feature_size=nodes.feature.shape[1],
+        observation=None if kept is None else f"{kept.dtype} {kept.shape[1:]}",
+        attributes=describe(nodes),
+        bytes=nodes.nbytes + graph.nbytes + log.nbytes,
+        file=None if file is None else str(file),
+        file_bytes=None if file is None else bytes_on_disk(file),
+        warnings=tuple(look_at(nodes, settings, len(standing), largest)),
+    )
+
+
+def look_at(nodes: Nodes, settings: Settings, edges: int, largest: int) -> list[str]:
+    """Sentences about what is probably not as the user wants it."""
+    number, given = len(nodes), int(np.count_nonzero(nodes.assignment.values >= 0))
+    found = []
+    if number == given > 1 and settings.criterion not in ("none", "uniform"):
+        found.append(
+            f"nothing was merged: {given:,} observations are {number:,} nodes. Raise tau_p "
+            f"({settings.tau_p:g}) or tau_a ({settings.tau_a:g}), or let choose_threshold do it."
+        )
+    if not edges and number > 1:
+        found.append(
+            f"no edge can be used, so nothing can be planned: none was within max_dist={settings.max_dist:g}, or all "
+            "were removed"
+        )
+    elif 2 * largest < number:
+        found.append(
+            f"the largest strongly connected component has {largest:,} of {number:,} nodes: most pairs of nodes have "
+            "no path. Raise max_dist or k, explore more, or restore() removed edges."
+        )
+    return found
+
+
+def bytes_on_disk(path: Path) -> int:
+    """Bytes of a memory file and its write-ahead log."""
+    total = 0
+    for name in (path, path.with_name(path.name + "-wal")):
+        if os.path.exists(name):
+            total += os.path.getsize(name)
+    return total
+
+
+def shown(name: str, value: Any) -> str:
+    """A value as people read it, safe to print."""
+    if isinstance(value, dict):
+        return printable(", ".join(f"{key}: {item}" for key, item in value.items()))
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return printable(str(value))
+    if name.endswith("bytes"):
+        return _size(value)
+    if name.endswith("share"):
+        return f"{value:.1%}"
+    return f"{value:,}" if isinstance(value, int) else f"{value:g}"
+
+
+def _size(number: float) -> str:
+    power = min(3, int(math.log(max(number, 1), 1000)))
+    return f"{number / 1000**power:.4g} {('bytes', 'kB', 'MB', 'GB')[power]}"
+
+
+def as_html(stats: Stats) -> str:
+    """The table that notebooks show."""
+    left = "style='text-align:left'"
+    rows = "".join(
+        f"<tr><th {left}>{html.escape(name)}</th><td {left}>{html.escape(value)}</td></tr>"
+        for name, value in stats.rows()
+    )
+    notes = "".join(f"<p><b>Warning:</b> {html.escape(printable(text))}</p>" for text in stats.warnings)
+    return f"<div><b>SparseGraphicalMemory</b><table>{rows}</table>{notes}</div>"
