@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
+import os
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import sgm
-from sgm.memory.export import to_csv
+from sgm.memory.errors import printable
+from sgm.memory.lock import real_path
+from sgm.memory.stats import bytes_on_disk
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -23,14 +24,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(given)
     options.command = shlex.join(["sgm", *given])
     try:
-        options.run(options)
+        return options.run(options) or 0
+    except BrokenPipeError:  # whoever read what we print has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except (sgm.SGMError, OSError) as error:
-        print(f"sgm: {error}", file=sys.stderr)
-        return 2
+        return _complain(str(error), 2)
     except KeyboardInterrupt:
-        print("sgm: interrupted", file=sys.stderr)
-        return 130
-    return 0
+        return _complain("interrupted", 130)
+    except MemoryError:
+        return _complain("this takes more memory than the machine has", 2)
+    except Exception as error:
+        if os.environ.get("SGM_DEBUG"):
+            raise
+        text = f"{type(error).__name__}: {error}"
+        return _complain(f"a mistake in sgm itself, please report it (SGM_DEBUG=1 shows where): {text}", 70)
+
+
+def _complain(text: str, code: int) -> int:
+    """Print an error, with whatever a file put into it escaped; the exit code."""
+    print(f"sgm: {printable(text)}", file=sys.stderr)
+    return code
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,21 +72,53 @@ def _parser() -> argparse.ArgumentParser:
     table = commands.add_parser("table", help="a table of the paper, ours beside the paper's")
     _add_table(table)
 
-    info = commands.add_parser("info", help="what a memory file holds")
-    info.add_argument("file", type=Path, help="a memory file")
+    _add_files(commands)
+    return parser
+
+
+def _add_files(commands: Any) -> None:
+    """The commands about memory files."""
+    info = commands.add_parser("info", help="what a memory file holds, and what in it to look at")
+    info.add_argument("file", type=Path, help="a memory file; somebody may be writing it")
     info.add_argument("--json", action="store_true", help="as JSON instead of a table")
     info.set_defaults(run=_info)
+
+    check = commands.add_parser("check", help="whether a memory file is whole, and what is wrong with it")
+    check.description = (
+        "Read every row of a memory file and say what is wrong. Exit code 0: the file is whole; 1: it is not. The file "
+        "is not changed, and somebody may be writing it."
+    )
+    check.add_argument("file", type=Path, help="a memory file")
+    check.set_defaults(run=_check)
+
+    copy = commands.add_parser("copy", help="copy a memory file, also while it is being written")
+    copy.description = (
+        "A consistent copy of a memory file by SQLite's backup: what cp makes of a memory that is being written misses "
+        "its write-ahead log. The copy appears complete or not at all."
+    )
+    copy.add_argument("file", type=Path, help="a memory file")
+    copy.add_argument("to", type=Path, help="the copy")
+    copy.add_argument("--force", action="store_true", help="replace a file that is there")
+    copy.set_defaults(run=_copy)
+
+    repair = commands.add_parser("repair", help="save what can be saved of a damaged memory file")
+    repair.description = (
+        "Write what can still be read of a damaged memory file to a new one, and say what was lost. The damaged file "
+        "is not changed."
+    )
+    repair.add_argument("file", type=Path, help="a damaged memory file")
+    repair.add_argument("--out", type=Path, required=True, metavar="NEW", help="the file to write")
+    repair.set_defaults(run=_repair)
 
     export = commands.add_parser("export", help="write a memory file's graph in another format")
     export.add_argument("file", type=Path, help="a memory file")
     export.add_argument(
         "--format", choices=["graphml", "csv"], default="graphml", help="graphml for Gephi, yEd, Cytoscape, NetworkX; "
-        "csv for one line an edge (default: %(default)s)",
+        "csv for one line an edge, and one line a node in NAME.nodes.csv (default: %(default)s)",
     )  # fmt: skip
     export.add_argument("--out", type=Path, help="file to write (default: the memory file's name, other ending)")
     export.add_argument("--unfiltered", action="store_true", help="the graph as before the k-nearest filter")
     export.set_defaults(run=_export)
-    return parser
 
 
 def _add_point(parser: argparse.ArgumentParser) -> None:
@@ -280,60 +326,89 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _info(options: argparse.Namespace) -> None:
-    facts = describe(options.file)
+    memory = sgm.SparseGraphicalMemory.load(options.file, None)
+    facts = describe(options.file, memory)
     if options.json:
         print(json.dumps(facts, indent=2))
         return
-    width = max(map(len, facts))
-    for name, value in facts.items():
-        print(f"{name:<{width}}  {_shown(value)}")
+    stats = memory.stats()
+    lines = [("file", _shown(facts["file"])), ("file bytes", f"{facts['file_bytes']:,}"), *stats.rows()]
+    lines += [(name.replace("_", " "), _shown(facts[name])) for name in ("settings", "policy", "fingerprint")]
+    width = max(len(name) for name, _ in lines)
+    for name, value in lines:
+        print(f"{name:<{width}}  {value}")
+    for text in stats.warnings:
+        print(f"warning: {printable(text)}")
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name}={item}" for name, item in value.items())
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+        value = ", ".join(f"{name}={item}" for name, item in value.items())
+    return printable(str(value))
 
 
-def describe(path: Path) -> dict[str, Any]:
-    """What a memory file holds, name by name."""
-    memory = sgm.SparseGraphicalMemory.load(path, None)
-    evidence = list(memory.tried().values())
-    kept = memory.observations if memory.settings.keep_observations and len(memory) else None
-    standing, before = len(memory.edges().source), len(memory.edges(filtered=False).source)
-    removed = len(memory.removed().source)
+def describe(path: Path, memory: sgm.SparseGraphicalMemory) -> dict[str, Any]:
+    """What `memory.stats()` says and where the memory came from, name by name."""
     return {
+        **memory.stats().asdict(),
         "file": str(path),
-        "bytes": path.stat().st_size,
-        "observations given": len(memory.assignment),
-        "nodes": len(memory),
-        "edges": standing,
-        "edges left out by the filter": before - standing,
-        "edges removed by cleanup": removed,
-        "largest connected part": memory.largest_part(),
-        "embedding size": int(memory.embeddings.shape[1]),
-        "feature size": int(memory.features.shape[1]),
-        "observations kept": "no" if kept is None else f"{kept.dtype} {kept.shape[1:]}",
-        "median edge weight": round(float(np.median(memory.edges().weight)), 3) if standing else None,
-        "tries recorded": memory.records,
-        "edges tried": len(evidence),
-        "tries that succeeded": sum(item.successes for item in evidence),
-        "tries that failed": sum(item.failures for item in evidence),
+        "file_bytes": bytes_on_disk(path),
         "settings": memory.settings.asdict(),
-        "cleanup policy": memory.policy.asdict(),
-        "distance fingerprint": memory.fingerprint,
+        "policy": memory.policy.asdict(),
+        "fingerprint": memory.fingerprint,
     }
 
 
+def _check(options: argparse.Namespace) -> int:
+    from sgm.memory.repair import check
+
+    verdict = check(options.file)
+    for text in verdict.notes:
+        print(f"note: {printable(text)}")
+    for text in verdict.problems:
+        print(f"damaged: {printable(text)}")
+    if verdict.whole:
+        print(f"{printable(str(options.file))} is whole")
+        return 0
+    print(f"save what can be saved with: sgm repair {shlex.quote(str(options.file))} --out NEW")
+    return 1
+
+
+def _copy(options: argparse.Namespace) -> None:
+    from sgm.memory.store import copy
+
+    source, target = real_path(options.file), real_path(options.to)
+    if target.exists() and not options.force:
+        raise sgm.SGMError(f"{options.to} is there already: choose another name, or replace it with --force")
+    copy(source, target)
+    print(f"copied {options.file} to {options.to}, {bytes_on_disk(target):,} bytes")
+
+
+def _repair(options: argparse.Namespace) -> None:
+    from sgm.memory.repair import repair
+
+    result = repair(options.file, options.out, progress=True)
+    print(f"wrote {options.out}: {printable(str(result))}")
+    for text in result.lost:
+        print(f"lost: {printable(text)}")
+    if not result.lost:
+        print("nothing was lost")
+
+
 def _export(options: argparse.Namespace) -> None:
+    from sgm.memory.export import left_out
+
     memory = sgm.SparseGraphicalMemory.load(options.file, None)
     out = options.out or options.file.with_suffix("." + options.format)
+    more = ""
     if options.format == "csv":
-        to_csv(memory, out, not options.unfiltered)
+        more = f", and the nodes to {memory.to_csv(out, not options.unfiltered)}"
     else:
         memory.to_graphml(out, not options.unfiltered)
     edges = len(memory.edges(not options.unfiltered).source)
-    print(f"wrote {len(memory)} nodes and {edges} edges to {out}")
+    print(f"wrote {len(memory)} nodes and {edges} edges to {out}{more}")
+    if images := left_out(memory):
+        print(f"left out, for they have too many numbers for this format: {', '.join(images)}")
 
 
 if __name__ == "__main__":

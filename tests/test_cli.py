@@ -25,20 +25,32 @@ def saved(tmp_path):
     return tmp_path / "m.sgm", memory
 
 
-def test_info_shows_what_a_file_holds(saved, capsys):
+def test_info_shows_what_stats_says_and_where_it_came_from(saved, capsys):
     path, memory = saved
     assert main(["info", str(path)]) == 0
     shown = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines())
     assert shown["nodes"].strip() == str(len(memory))
-    assert shown["edges removed by cleanup"].strip() == "1"
+    assert shown["removed edges"].strip() == "1"
     assert "tau_a=5.0" in shown["settings"]
+    for name, value in memory.stats().rows():
+        assert shown[name].strip() == value
     assert main(["info", "--json", str(path)]) == 0
     facts = json.loads(capsys.readouterr().out)
-    assert facts["observations given"] == 80
+    assert facts["observations"] == 80
     assert facts["edges"] == len(memory.edges().source)
     before = len(memory.edges(filtered=False).source)
-    assert facts["edges left out by the filter"] == before - facts["edges"]
-    assert facts["distance fingerprint"] == memory.distance.fingerprint
+    assert facts["filtered_edges"] == before - facts["edges"]
+    assert facts["fingerprint"] == memory.distance.fingerprint
+    assert facts["file_bytes"] == path.stat().st_size
+
+
+def test_info_warns_about_what_a_user_should_look_at(tmp_path, capsys):
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(np.full((3, 3), 50.0)))
+    memory.extend(np.arange(3))
+    memory.save(tmp_path / "m.sgm")
+    assert main(["info", str(tmp_path / "m.sgm")]) == 0
+    shown = capsys.readouterr().out
+    assert "warning: nothing was merged" in shown and "warning: no edge can be used" in shown
 
 
 @pytest.mark.parametrize("unfiltered", [False, True])

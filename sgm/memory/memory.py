@@ -725,7 +725,7 @@ class SparseGraphicalMemory:
     # -- other formats -------------------------------------------------------------------------------------------
 
     def to_networkx(self, filtered: bool = True) -> Any:
-        """A networkx.DiGraph: nodes have `stream`, edges `weight` and their evidence (needs networkx)."""
+        """A networkx.DiGraph: nodes have `stream` and attributes, edges `weight` and evidence (needs networkx)."""
         return export.to_networkx(self, filtered)
 
     def to_scipy(self, filtered: bool = True) -> Any:
@@ -733,8 +733,15 @@ class SparseGraphicalMemory:
         return export.to_scipy(self, filtered)
 
     def to_graphml(self, path: Path_, filtered: bool = True) -> None:
-        """Write GraphML, for Gephi, yEd, Cytoscape, igraph and others."""
-        export.to_graphml(self, Path(path), filtered)
+        """Write GraphML, for Gephi, yEd, Cytoscape, igraph and others.
+
+        An attribute of several numbers has a key for each: position_0, position_1; images are left out.
+        """
+        export.to_graphml(self, real_path(path), filtered)
+
+    def to_csv(self, path: Path_, filtered: bool = True) -> Path:
+        """Write one line an edge, and one line a node with its attributes to NAME.nodes.csv, whose path is returned."""
+        return export.to_csv(self, real_path(path), filtered)
 
     # -- inside --------------------------------------------------------------------------------------------------
 
