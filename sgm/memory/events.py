@@ -134,15 +134,14 @@ class EventLog:
         """Where the log ends now."""
         return Mark(len(self), len(self._growth))
 
-    def since(self, mark: Mark) -> tuple[NDArray[Any], Ints]:
-        """The events and rows of growth after a mark."""
+    def since(self, mark: Mark) -> tuple[list[tuple[int, float, int, int, int]], Ints]:
+        """The events, (number, time, edge, kind, episode), and the rows of growth after a mark."""
         fresh = len(self) - mark.events
-        rows = np.array(self._recent[-fresh:], EVENT) if 0 < fresh <= len(self._recent) else self._tail(fresh)
-        return rows, self.growth[mark.growth :]
-
-    def _tail(self, number: int) -> NDArray[Any]:
-        rows = self.rows
-        return rows[len(rows) - number :]
+        recent: list[tuple[float, int, int, int]] = self._recent[len(self._recent) - fresh :]
+        if fresh > len(self._recent):
+            rows = self.rows
+            recent = rows[len(rows) - fresh :].tolist()
+        return numbered(mark.events + 1, recent), self.growth[mark.growth :]
 
     def back_to(self, mark: Mark) -> None:
         """Forget what came after a mark."""
@@ -197,6 +196,11 @@ class EventLog:
         rows = self.rows[event - self.folded :]
         walked: Ints = rows["edge"][rows["kind"] == WALKED].astype(np.int64)
         return walked
+
+
+def numbered(first: int, events: Iterable[tuple[float, int, int, int]]) -> list[tuple[int, float, int, int, int]]:
+    """Events with their numbers."""
+    return [(number, *event) for number, event in enumerate(events, first)]
 
 
 def replay(before: Mapping[int, Evidence], records: int, rows: NDArray[Any]) -> tuple[dict[int, Evidence], int]:

@@ -501,8 +501,8 @@ class SparseGraphicalMemory:
         if not sources.shape == targets.shape == outcomes.shape or outcomes.ndim != 1:
             raise InputError(f"u, v and reached have shapes {sources.shape}, {targets.shape} and {outcomes.shape}")
         episodes = as_episodes(episode, len(outcomes))
-        if episodes is not None and len(episodes) and episodes.min() < 0:
-            raise InputError(f"episode is {episodes.min()}: expected a whole number, 0 or more")
+        if episodes is not None and len(episodes) and not (episodes.min() >= 0 and episodes.max() < 2**53):
+            raise InputError(f"episode is {shortened(episode)}: expected whole numbers from 0 to 2^53")
         self._require_writable()
         edges = [self._edge(a, b) for a, b in zip(sources, targets, strict=True)]
         numbers = [NO_EPISODE] * len(edges) if episodes is None else episodes.tolist()
@@ -593,7 +593,7 @@ class SparseGraphicalMemory:
         """Write the memory to one file, which appears complete or not at all."""
         target = real_path(path)
         if self._store and target.exists() and target.samefile(self._store.path):
-            self._store.check_writable()
+            self._store.check_there()
             return  # a live memory is on disk already
         lock = WriterLock(target)
         try:
@@ -749,7 +749,7 @@ class SparseGraphicalMemory:
         if self._read_only:
             raise InputError(f"{self._read_only}")
         if self._store:
-            self._store.check_writable()
+            self._store.check_open()
 
     def _embedding(self, observations: Any, embedded: bool) -> Floats:
         if not embedded:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import sqlite3
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from .attributes import check_name
 from .errors import InputError, SGMError, StoreError
-from .events import EVENT, GROWTH, KINDS, NO_EPISODE, EventLog
+from .events import EVENT, GROWTH, KINDS, NO_EPISODE, EventLog, numbered
 from .graph import Graph
 from .nodes import Nodes
 from .policies import Evidence
@@ -29,7 +30,7 @@ from .schema import (
     attribute_crc,
     attribute_rows_crc,
     checked_form,
-    event_rows,
+    events_crc,
     evidence_crc,
     expected_schema,
     meta_crc,
@@ -319,25 +320,40 @@ def _read_assignments(connection: sqlite3.Connection, nodes: Nodes) -> int:
 
 def read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
     """The edges, and the sum of their rows."""
-    odd = connection.execute(
-        "SELECT count(*) FROM edges WHERE typeof(source) != 'integer' OR typeof(target) != 'integer' OR temporal NOT "
-        "IN (0, 1) OR typeof(temporal) != 'integer' OR (distance IS NULL AND NOT temporal) OR NOT "
-        "(distance IS NULL OR (typeof(distance) = 'real' AND distance >= 0 AND distance < 3.4e38))"
-    ).fetchone()[0]
-    if odd:
-        raise StoreError(f"{odd} of its edges have values that no edge has")
-    columns = "id, source, target, ifnull(distance, 9e999), temporal"
-    rows = np.array(connection.execute(f"SELECT {columns} FROM edges ORDER BY id").fetchall(), EDGE)
+    number, first, last = connection.execute("SELECT count(*), min(id), max(id) FROM edges").fetchone()
+    if number and (first != 0 or last != number - 1):
+        raise StoreError(f"its {number} edges are not numbered from 0 on")
+    columns = "source, target, ifnull(distance, 9e999), temporal"
+    values = numbers(connection, f"SELECT {columns} FROM edges ORDER BY id", number, 4, "edge")
+    rows = np.empty(number, EDGE)
+    rows["id"] = np.arange(number)
+    source, target, distance, temporal = values
+    for name, column in (("source", source), ("target", target)):
+        if number and not (column.min() >= 0 and column.max() < nodes):
+            raise StoreError(f"its {number} edges join nodes it does not have")
+        rows[name] = column
+    rows["distance"], rows["temporal"] = distance, temporal != 0
+    odd = (source != rows["source"]) | (target != rows["target"]) | ~(distance >= 0)
+    finite = np.isfinite(rows["distance"])
+    odd |= ((temporal != 0) & (temporal != 1)) | (~finite & (temporal == 0))
+    if odd.any():
+        raise StoreError(f"{np.count_nonzero(odd)} of its edges have values that no edge has")
+    if (np.isfinite(distance) != finite).any():
+        raise StoreError("some of its edges are longer than single precision can say")
     graph = Graph()
-    source, target = rows["source"], rows["target"]
-    if (rows["id"] != np.arange(len(rows))).any():
-        raise StoreError(f"its {len(rows)} edges are not numbered from 0 on")
-    if len(rows) and not min(source.min(), target.min()) >= 0 <= max(source.max(), target.max()) < nodes:
-        raise StoreError(f"its {len(rows)} edges join nodes it does not have")
-    graph.append(nodes, source, target, rows["distance"], rows["temporal"].astype(np.bool_))
+    graph.append(nodes, rows["source"], rows["target"], rows["distance"], rows["temporal"].astype(np.bool_))
     if not graph.is_simple():
         raise StoreError("some of its edges are there twice, or lead from a node to itself")
     return graph, rows_crc(rows)
+
+
+def numbers(connection: sqlite3.Connection, query: str, rows: int, columns: int, what: str) -> NDArray[np.float64]:
+    """(columns, rows) of a query, as float64; StoreError if a value is no number."""
+    values = itertools.chain.from_iterable(connection.execute(query))
+    try:
+        return np.fromiter(values, np.float64, rows * columns).reshape(rows, columns).T
+    except (TypeError, ValueError):
+        raise StoreError(f"some of its {what}s have values that no {what} has") from None
 
 
 def read_evidence(connection: sqlite3.Connection, edges: int, records: int) -> tuple[dict[int, Evidence], int]:
@@ -389,27 +405,24 @@ def read_log(
     if len(rows) and rows["edge"].max() >= edges:
         raise StoreError(f"it has events of edges it does not have: there are {edges}")
     log.put(rows, growth)
-    return log, total + rows_crc(event_rows(folded + 1, rows)) + rows_crc(growth)
+    return log, total + events_crc(numbered(folded + 1, rows.tolist())) + rows_crc(growth)
 
 
 def read_events(connection: sqlite3.Connection) -> tuple[NDArray[Any], NDArray[np.int64]]:
     """The events, `EVENT`, and their numbers; StoreError if a value is not one of an event."""
-    odd = connection.execute(
-        "SELECT count(*) FROM events WHERE typeof(time) != 'real' OR NOT abs(time) < 1e300 OR typeof(edge) != "
-        "'integer' OR NOT edge BETWEEN 0 AND 2147483647 OR typeof(kind) != 'integer' OR NOT kind BETWEEN 0 AND ? OR "
-        "NOT (episode IS NULL OR (typeof(episode) = 'integer' AND episode >= 0))",
-        (len(KINDS) - 1,),
-    ).fetchone()[0]
-    if odd:
-        raise StoreError(f"{odd} of its events have values that no event has")
-    columns = f"id, time, edge, kind, ifnull(episode, {NO_EPISODE})"
-    numbered = np.array(
-        connection.execute(f"SELECT {columns} FROM events ORDER BY id").fetchall(), [("id", "<i8"), *EVENT.descr]
-    )
-    rows = np.empty(len(numbered), EVENT)
-    for name in EVENT.names or ():
-        rows[name] = numbered[name]
-    return rows, numbered["id"].astype(np.int64)
+    (number,) = connection.execute("SELECT count(*) FROM events").fetchone()
+    query = f"SELECT id, time, edge, kind, ifnull(episode, {NO_EPISODE}) FROM events ORDER BY id"
+    columns = numbers(connection, query, number, 5, "event")
+    rows = np.empty(number, EVENT)
+    with np.errstate(invalid="ignore"):
+        for name, column in zip(EVENT.names or (), columns[1:], strict=True):
+            rows[name] = column
+    _, time, edge, kind, episode = columns
+    odd = ~np.isfinite(time) | (edge != rows["edge"]) | (kind != rows["kind"]) | (episode != rows["episode"])
+    odd |= (edge < 0) | (kind < 0) | (kind >= len(KINDS)) | (episode < NO_EPISODE)
+    if odd.any():
+        raise StoreError(f"{np.count_nonzero(odd)} of its events have values that no event has")
+    return rows, columns[0].astype(np.int64)
 
 
 def check_growth(log: EventLog, nodes: int, edges: int, observations: int) -> None:

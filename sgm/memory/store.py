@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from .arrays import Ints
 from .build import Builder, Undo
 from .errors import InputError, StoreError
-from .events import NO_EPISODE, EventLog, Fold, Mark
+from .events import NO_EPISODE, EventLog, Fold, Mark, numbered
 from .graph import Graph
 from .lock import WriterLock
 from .nodes import Nodes
@@ -38,7 +38,7 @@ from .schema import (
     attribute_crc,
     attribute_rows_crc,
     crc,
-    event_rows,
+    events_crc,
     evidence_crc,
     evidence_row,
     floats,
@@ -53,9 +53,11 @@ from .schema import (
 
 SYNCHRONOUS = ("normal", "full")
 _REOPEN = "Planning and reading go on; close() the memory and reopen it with open() to write again."
+_SAFEST = "PRAGMA synchronous = EXTRA"  # while the journal mode changes a loss of power could spoil the file otherwise
 _SIDECARS = ("-wal", "-journal", "-shm")
 _EVIDENCE = "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)"
-_EVENTS = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
+_EDGES = "INSERT INTO edges VALUES (?, ?, ?, nullif(?, 9e999), ?)"
+_EVENTS = f"INSERT INTO events VALUES (?, ?, ?, ?, nullif(?, {NO_EPISODE}))"
 _GROWTH = "INSERT INTO growth VALUES (?, ?, ?, ?)"
 
 
@@ -85,17 +87,22 @@ class Store:
         self._identity = _identity(path)
         _LIVE.add(self)
 
-    def check_writable(self) -> None:
-        """StoreError if a write is known to be impossible."""
+    def check_open(self) -> None:
+        """StoreError if this process may not write, or not any more."""
         if os.getpid() != self._process:
             raise StoreError(
                 f"{self.path} was opened by process {self._process}, and this is process {os.getpid()}, forked from "
                 "it: only the process that opened a memory can write it. Close it there and open() it here."
             )
-        if self._refusal is None and _identity(self.path) != self._identity:
-            self._refuse("it was deleted, moved or replaced while it was open. save() keeps the memory in a new file")
         if self._refusal is not None:
             raise StoreError(self._refusal)
+
+    def check_there(self) -> None:
+        """`check_open`, and StoreError if the file is not what and where it was."""
+        self.check_open()
+        if _identity(self.path) != self._identity:
+            lost = "it was deleted, moved or replaced while it was open. save() keeps the memory in a new file"
+            raise StoreError(self._refuse(lost))
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
@@ -103,7 +110,7 @@ class Store:
         if self._grouped:
             yield
             return
-        self.check_writable()
+        self.check_there()
         self._upgrade()
         with translated(self.path):
             self._connection.execute("BEGIN IMMEDIATE")
@@ -140,7 +147,7 @@ class Store:
         with self._transaction(fold):
             folded = log.folded + len(fold.rows)
             self._connection.execute("DELETE FROM events WHERE id <= ?", (folded,))
-            self._file.checksum -= rows_crc(event_rows(log.folded + 1, fold.rows))
+            self._file.checksum -= events_crc(numbered(log.folded + 1, fold.rows.tolist()))
             for edge, (before, after) in fold.evidence.items():
                 self._connection.execute(_EVIDENCE, (edge, *evidence_row(after)))
                 self._file.checksum += evidence_crc(edge, after) - (0 if before is None else evidence_crc(edge, before))
@@ -175,7 +182,7 @@ class Store:
 
     def backup(self, target: Path) -> None:
         """Copy the file as it is now, with the calls of a group that have returned, to another one."""
-        self.check_writable()
+        self.check_there()
         _copy_to(self._connection, target)
 
     def close(self) -> None:
@@ -188,10 +195,13 @@ class Store:
             self._end_group()
         finally:
             try:
-                if _identity(self.path) == self._identity:
+                unmoved = _identity(self.path) == self._identity
+                if unmoved:
                     left = _to_one_file(self._connection)
                 with contextlib.suppress(sqlite3.Error):
                     self._connection.close()
+                if unmoved and not left and os.path.lexists(f"{self.path}-wal"):
+                    left = "it could not be removed"
             finally:
                 self._lock.release()
         if left:
@@ -212,7 +222,7 @@ class Store:
 
     @contextlib.contextmanager
     def _transaction(self, token: object) -> Iterator[None]:
-        self.check_writable()
+        self.check_there()
         if not self._grouped:
             self._upgrade()
         file, saved, meta = self._file, (self._file.calls, self._file.checksum, self._file.next_run), dict(self._meta)
@@ -530,6 +540,7 @@ def _settle(path: Path) -> None:
 def _to_one_file(connection: sqlite3.Connection) -> str:
     """Move the log into the file and remove it; why that could not be done, or ""."""
     try:
+        connection.execute(_SAFEST)
         mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
     except sqlite3.Error as error:
         return "somebody is reading it" if "locked" in str(error) else str(error)
@@ -540,6 +551,7 @@ def _connect_live(path: Path, synchronous: str) -> sqlite3.Connection:
     with translated(path):
         connection = connect(path, "rw")
         try:
+            connection.execute(_SAFEST)
             mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
             if mode != "wal":
                 raise StoreError(
@@ -585,10 +597,7 @@ def _write_nodes(connection: sqlite3.Connection, nodes: Nodes, first: int, strea
 
 def _write_edges(connection: sqlite3.Connection, graph: Graph, first: int) -> int:
     rows = _edge_rows(graph, np.arange(first, len(graph)))
-    values = rows.tolist()
-    if np.isinf(rows["distance"]).any():
-        values = [(*row[:3], None if row[3] == np.inf else row[3], row[4]) for row in values]
-    connection.executemany("INSERT INTO edges VALUES (?, ?, ?, ?, ?)", values)
+    connection.executemany(_EDGES, rows.tolist())
     return rows_crc(rows)
 
 
@@ -602,14 +611,13 @@ def _edge_rows(graph: Graph, edges: Ints) -> NDArray[Any]:
 
 def _write_log(connection: sqlite3.Connection, log: EventLog, mark: Mark) -> int:
     events, growth = log.since(mark)
-    if not len(events):
+    if not events:
         return 0
-    rows = event_rows(mark.events + 1, events)
-    values = [(*row[:4], None if row[4] == NO_EPISODE else row[4]) for row in rows.tolist()]
-    connection.executemany(_EVENTS, values)
-    if len(growth):
-        connection.executemany(_GROWTH, growth.tolist())
-    return rows_crc(rows) + rows_crc(growth)
+    connection.executemany(_EVENTS, events)
+    if not len(growth):
+        return events_crc(events)
+    connection.executemany(_GROWTH, growth.tolist())
+    return events_crc(events) + rows_crc(growth)
 
 
 def _write_meta(connection: sqlite3.Connection, meta: dict[str, Any]) -> int:
