@@ -351,7 +351,7 @@ def numbers(connection: sqlite3.Connection, query: str, rows: int, columns: int,
     """(columns, rows) of a query, as float64; StoreError if a value is no number."""
     values = itertools.chain.from_iterable(connection.execute(query))
     try:
-        return np.fromiter(values, np.float64, rows * columns).reshape(rows, columns).T
+        return np.asarray(np.fromiter(values, np.float64, rows * columns).reshape(rows, columns).T)
     except (TypeError, ValueError):
         raise StoreError(f"some of its {what}s have values that no {what} has") from None
 

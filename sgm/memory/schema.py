@@ -132,7 +132,7 @@ def rows_crc(rows: NDArray[Any]) -> int:
         return 0
     data = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
     if len(data) < _MANY:
-        return sum([zlib.crc32(row) for row in data])
+        return sum([zlib.crc32(row.tobytes()) for row in data])
     return sum(int(_crcs(data[low : low + _PART]).sum(dtype=np.int64)) for low in range(0, len(data), _PART))
 
 
@@ -141,7 +141,7 @@ def _crcs(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
     value = np.full(len(data), 0xFFFFFFFF, np.uint32)
     for column in np.ascontiguousarray(data.T):
         value = _CRC_TABLE[(value ^ column) & 0xFF] ^ (value >> np.uint32(8))
-    return value ^ np.uint32(0xFFFFFFFF)
+    return np.asarray(value ^ np.uint32(0xFFFFFFFF))
 
 
 def events_crc(events: Iterable[tuple[int, float, int, int, int]]) -> int:
