@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip -qq --disable-pip-version-check
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: run test lint opengl format bench clean help
+.PHONY: run test lint opengl format bench torture clean help
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -41,11 +41,15 @@ format: $(VENV)/dev.stamp  ## Rewrite the sources in house style
 
 bench: $(VENV)/dev.stamp  ## Measure every speed claim against its baseline, in one run
 	@$(BIN)/python -m benchmarks.memory --out results/memory
+	@$(BIN)/python -m benchmarks.files --out results/files
 	@$(BIN)/python -m benchmarks.d3pg --out results/d3pg
 	@$(BIN)/python -m benchmarks.navigation --out results/navigation
 	@$(BIN)/python -m benchmarks.goals --out results/goals
 	@$(BIN)/python -m benchmarks.doom --out results/doom-speed
 	@$(BIN)/python -m benchmarks.safety --out results/safety-speed
+
+torture: $(VENV)/dev.stamp  ## Kill, break and damage memory files for about an hour; the figures go to results/trust
+	@$(BIN)/python -m tests.torture --out results/trust
 
 clean:  ## Remove the virtual environment and caches
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache

@@ -37,3 +37,10 @@ def test_every_file_that_readme_shows_exists():
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_every_promise_about_the_file_names_a_test_that_exists():
+    named = re.findall(r"`(test_\w+)`", (ROOT / "docs" / "file.md").read_text())
+    written = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    assert len(named) > 25
+    assert [name for name in named if f"def {name}(" not in written] == []
