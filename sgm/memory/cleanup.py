@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from .events import FAILED, GUARDED, NO_EPISODE, REACHED, REMOVED, RESTORED, EventLog, Fold, Mark, Size
@@ -28,6 +28,15 @@ class Journal(Protocol):
         ...
 
 
+class Holder(Protocol):
+    """Who knows how much the memory holds."""
+
+    @property
+    def size(self) -> Size:
+        """How much there is."""
+        ...
+
+
 class Cleanup:
     """Keeps the evidence of a graph and logs what changes it, all of a batch of tries or none."""
 
@@ -37,15 +46,15 @@ class Cleanup:
         planner: Planner,
         policy: CleanupPolicy,
         log: EventLog,
-        size: Callable[[], Size],
+        holder: Holder,
         records: int,
     ) -> None:
-        """Go on after `records` tries; `size` tells how much the memory holds."""
+        """Go on after `records` tries."""
         self.graph = graph
         self.planner = planner
         self.policy = policy
         self.log = log
-        self.size = size
+        self.holder = holder
         self.records = records
 
     def record(self, edges: list[int], outcomes: list[bool], episodes: list[int], store: Journal | None) -> list[bool]:
@@ -57,7 +66,7 @@ class Cleanup:
         try:
             tries = zip(edges, outcomes, episodes, strict=True)
             removals = [self._try_edge(edge, outcome, episode, events) for edge, outcome, episode in tries]
-            self.log.append(events, self.size())
+            self.log.append(events, self.holder.size)
             if store is not None and events:
                 store.write_log(self.log, mark)
         except BaseException:
@@ -76,7 +85,7 @@ class Cleanup:
         after = {edge: dataclasses.replace(known[edge], removed_at=None, streak=0) for edge in removed}
         mark = self.log.mark()
         try:
-            self.log.append([(edge, RESTORED, NO_EPISODE) for edge in removed], self.size())
+            self.log.append([(edge, RESTORED, NO_EPISODE) for edge in removed], self.holder.size)
             if store is not None and removed:
                 store.write_log(self.log, mark)
         except BaseException:

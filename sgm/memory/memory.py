@@ -129,11 +129,22 @@ class SparseGraphicalMemory:
         self._builder = Builder(nodes, graph, log, settings, tail)
         self._planner = Planner(graph, self.policy)
         self._waypoint_test = localise.WaypointTest(nodes)
-        self._cleanup = Cleanup(graph, self._planner, self.policy, log, lambda: self._builder.size, records)
+        self._cleanup = Cleanup(graph, self._planner, self.policy, log, self._builder, records)
         self._loaded_fingerprint: str | None = None
         self._made_with: dict[str, Any] | None = None
         self._store: store.Store | None = None
         self._read_only = ""  # why nothing may be changed, if so
+        self._turn = threading.RLock()
+        _MEMORIES.add(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: all but the file that this memory is live in, and its turns."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_store", "_turn")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make a copy, which is not live."""
+        self.__dict__.update(state)
+        self._store = None
         self._turn = threading.RLock()
         _MEMORIES.add(self)
 
@@ -603,9 +614,10 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def backup(self, path: Path_) -> None:
-        """Copy the memory to another file, which appears complete or not at all, by SQLite's backup if it is live.
+        """Copy the memory to another file, which appears complete or not at all; a live one by SQLite's backup.
 
-        It is the way to copy a live memory: copying its file by other means would miss its write-ahead log.
+        It is the way to copy a live memory: copying its file by other means would miss its write-ahead log. What is
+        copied is what is in the file: the calls of a `group` that has not ended are not.
         """
         target = real_path(path)
         if self._store is None:
@@ -613,7 +625,8 @@ class SparseGraphicalMemory:
         elif target.exists() and target.samefile(self._store.path):
             raise StoreError(f"{target} is the memory's own file: give a backup another name")
         else:
-            self._store.backup(target)
+            self._store.check_there()
+            store.copy(self._store.path, target)
 
     @classmethod
     def load(

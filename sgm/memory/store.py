@@ -180,11 +180,6 @@ class Store:
             if values is not None:
                 self._add_run(name, 0, values)
 
-    def backup(self, target: Path) -> None:
-        """Copy the file as it is now, with the calls of a group that have returned, to another one."""
-        self.check_there()
-        _copy_to(self._connection, target)
-
     def close(self) -> None:
         """Leave one plain file behind, unless somebody is reading it, and let others write it."""
         if os.getpid() != self._process:
@@ -328,31 +323,37 @@ class Store:
         """Make a file of schema 1 one of schema 2, with a copy of the old one beside it."""
         if self._file.schema == SCHEMA:
             return
-        connection, file = self._connection, self._file
-        _copy_to(connection, _free_name(self.path, ".schema1"))
         with translated(self.path):
-            records = json.loads(connection.execute("SELECT value FROM meta WHERE key = 'records'").fetchone()[0])
-            keep = {"keep_events": self._meta["keep_events"]}
-            checksum = file.checksum - meta_crc("records", records) + state_crc(0, records)
-            checksum += sum(meta_crc(key, value) for key, value in keep.items())
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                for statement in NEW_TABLES:
-                    connection.execute(statement)
-                connection.execute("DELETE FROM meta WHERE key IN ('checksum', 'records')")
-                _write_meta(connection, keep)
-                connection.execute("INSERT INTO state VALUES (0, 0, ?, 0, ?)", (checksum, records))
-                connection.execute(f"PRAGMA user_version = {SCHEMA}")
-                connection.execute("COMMIT")
-            except BaseException as error:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                if connection.execute("PRAGMA user_version").fetchone()[0] != SCHEMA:
-                    raise
-                file.schema, file.checksum = SCHEMA, checksum
-                self._forgive(error)
-                return
-            file.schema, file.checksum = SCHEMA, checksum
+            if self._schema_in_file() < SCHEMA:
+                _copy_to(self._connection, _free_name(self.path, ".schema1"))
+                self._change_schema()
+            execute, self._file.schema = self._connection.execute, SCHEMA
+            self._file.calls, self._file.checksum = execute("SELECT calls, checksum FROM state").fetchone()
+
+    def _change_schema(self) -> None:
+        connection = self._connection
+        records = json.loads(connection.execute("SELECT value FROM meta WHERE key = 'records'").fetchone()[0])
+        keep = {"keep_events": self._meta["keep_events"]}
+        checksum = self._file.checksum - meta_crc("records", records) + state_crc(0, records)
+        checksum += sum(meta_crc(key, value) for key, value in keep.items())
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            for statement in NEW_TABLES:
+                connection.execute(statement)
+            connection.execute("DELETE FROM meta WHERE key IN ('checksum', 'records')")
+            _write_meta(connection, keep)
+            connection.execute("INSERT INTO state VALUES (0, 0, ?, 0, ?)", (checksum, records))
+            connection.execute(f"PRAGMA user_version = {SCHEMA}")
+            connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if self._schema_in_file() < SCHEMA:
+                raise
+            self._forgive(error)
+
+    def _schema_in_file(self) -> int:
+        return int(self._connection.execute("PRAGMA user_version").fetchone()[0])
 
     # -- rows ----------------------------------------------------------------------------------------------------
 

@@ -168,7 +168,8 @@ def test_a_group_that_raises_keeps_what_had_returned_in_memory_and_in_the_file(t
         with pytest.raises(sgm.UnknownNode), live.group():
             live.extend(images(30))
             live.record(0, 999, False)
-        assert len(live.assignment) == 30
+        twin.record(*(int(end[0]) for end in twin.edges()[:2]), False)
+        assert len(live.assignment) == 30 and not len(live.events().sequence) and twin.at(1).records == 1
         assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), live)
 
 
@@ -505,3 +506,57 @@ def test_features_are_asked_for_only_when_building(tmp_path):
     memory.plan(images()[0], images()[1])
     with pytest.raises(sgm.InputError, match="features=…"):
         memory.extend(images(3))
+
+
+def test_a_backup_of_a_live_memory_is_what_its_file_holds(tmp_path):
+    path, copy = tmp_path / "live.sgm", tmp_path / "copy.sgm"
+    with sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS) as live:
+        live.extend(images(30), attributes={"x": np.arange(30)})
+        live.record(*(int(end[0]) for end in live.edges()[:2]), False)
+        live.backup(copy)
+        assert same(sgm.SparseGraphicalMemory.load(copy, ImageDistance()), live)
+        assert sgm.SparseGraphicalMemory.load(copy, ImageDistance()).attributes["x"].tolist()
+        before = sgm.SparseGraphicalMemory.load(path, ImageDistance())
+        with live.group():
+            live.extend(images(30, seed=1))
+            live.backup(copy)
+            assert same(sgm.SparseGraphicalMemory.load(copy, ImageDistance()), before)
+        live.backup(copy)
+        assert same(sgm.SparseGraphicalMemory.load(copy, ImageDistance()), live)
+        with pytest.raises(sgm.StoreError, match="own file"):
+            live.backup(path)
+    assert sorted(os.listdir(tmp_path)) == ["copy.sgm", "live.sgm"]
+    live.backup(copy)  # of a memory that is not live: the same as save
+    assert same(sgm.SparseGraphicalMemory.load(copy, ImageDistance()), live)
+    with sgm.SparseGraphicalMemory.open(copy, ImageDistance()), pytest.raises(sgm.StoreError, match="being written"):
+        live.backup(copy)
+
+
+def test_copy_on_the_command_line_copies_a_live_file(tmp_path, capsys):
+    from sgm.cli import main
+
+    path, copy = tmp_path / "live.sgm", tmp_path / "copy.sgm"
+    with sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS) as live:
+        live.extend(images(30))
+        assert main(["copy", str(path), str(copy)]) == 0
+        assert same(sgm.SparseGraphicalMemory.load(copy, ImageDistance()), live)
+        live.extend(images(30, seed=1))
+        assert main(["copy", str(path), str(copy)]) == 2
+        assert main(["copy", str(path), str(copy), "--force"]) == 0
+        assert same(sgm.SparseGraphicalMemory.load(copy, ImageDistance()), live)
+        assert main(["copy", str(tmp_path / "none"), str(tmp_path / "x")]) == 2
+    shown = capsys.readouterr()
+    assert "copied" in shown.out and "--force" in shown.err and "is not a file" in shown.err
+
+
+def test_a_copy_of_a_live_memory_is_not_live(tmp_path):
+    import copy
+
+    with sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", ImageDistance(), **SETTINGS) as live:
+        live.extend(images(30))
+        twin = copy.deepcopy(live)
+        assert same(twin, live) and "live" not in repr(twin)
+        twin.extend(images(30, seed=1))
+        twin.record(*(int(end[0]) for end in twin.edges()[:2]), False)
+        assert len(live.assignment) == 30 and not len(live.events().sequence) and twin.at(1).records == 1
+        assert same(sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", ImageDistance()), live)
