@@ -332,7 +332,8 @@ def read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
         if number and not (column.min() >= 0 and column.max() < nodes):
             raise StoreError(f"its {number} edges join nodes it does not have")
         rows[name] = column
-    rows["distance"], rows["temporal"] = distance, temporal != 0
+    with np.errstate(over="ignore"):
+        rows["distance"], rows["temporal"] = distance, temporal != 0
     odd = (source != rows["source"]) | (target != rows["target"]) | ~(distance >= 0)
     finite = np.isfinite(rows["distance"])
     odd |= ((temporal != 0) & (temporal != 1)) | (~finite & (temporal == 0))

@@ -113,7 +113,12 @@ class Store:
         self.check_there()
         self._upgrade()
         with translated(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
         self._grouped = True
         try:
             yield
@@ -185,26 +190,25 @@ class Store:
         if os.getpid() != self._process:
             return  # the file, its log and its lock belong to the parent
         _LIVE.discard(self)
-        left = ""
-        try:
+        left, unmoved = "", _identity(self.path) == self._identity
+        with contextlib.ExitStack() as at_the_end:
+            at_the_end.callback(self._lock.release)
+            at_the_end.callback(self._disconnect)
             self._end_group()
-        finally:
-            try:
-                unmoved = _identity(self.path) == self._identity
-                if unmoved:
-                    left = _to_one_file(self._connection)
-                with contextlib.suppress(sqlite3.Error):
-                    self._connection.close()
-                if unmoved and not left and os.path.lexists(f"{self.path}-wal"):
-                    left = "it could not be removed"
-            finally:
-                self._lock.release()
+            if unmoved:
+                left = _to_one_file(self._connection)
+        if unmoved and not left and os.path.lexists(f"{self.path}-wal"):
+            left = "it could not be removed"
         if left:
             warnings.warn(
                 f"{self.path}: {self.path.name}-wal still belongs to it ({left}). Copy or move both, or open and close "
                 "the memory again when nobody reads it and the disk has room.",
                 stacklevel=4,
             )
+
+    def _disconnect(self) -> None:
+        with contextlib.suppress(sqlite3.Error):
+            self._connection.close()
 
     def after_fork(self) -> None:
         """In a forked child: never touch the parent's connection again, not even to close it, nor its lock."""
@@ -560,6 +564,8 @@ def _connect_live(path: Path, synchronous: str) -> sqlite3.Connection:
                     "Use load() and save(), or a local disk."
                 )
             connection.execute(f"PRAGMA synchronous = {synchronous.upper()}")
+            # The log is opened with the first read. One that a reader had made before would not be removed at the end.
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except BaseException:
             connection.close()
             raise

@@ -559,3 +559,37 @@ def test_a_copy_of_a_live_memory_is_not_live(tmp_path):
         twin.record(*(int(end[0]) for end in twin.edges()[:2]), False)
         assert len(live.assignment) == 30 and not len(live.events().sequence) and twin.at(1).records == 1
         assert same(sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", ImageDistance()), live)
+
+
+def test_readers_of_a_live_memory_that_nothing_was_written_to_leave_nothing_behind(tmp_path):
+    path = tmp_path / "live.sgm"
+    with sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS) as live:
+        live.backup(tmp_path / "copy.sgm")
+        sgm.SparseGraphicalMemory.load(path, ImageDistance())
+    assert sorted(os.listdir(tmp_path)) == ["copy.sgm", "live.sgm"]
+
+
+@pytest.mark.parametrize("statement", ["PRAGMA synchronous = EXTRA", "PRAGMA journal_mode = DELETE"])
+def test_an_interrupt_while_closing_lets_go_of_the_file(tmp_path, statement):
+    path = tmp_path / "live.sgm"
+    live = sgm.SparseGraphicalMemory.open(path, ImageDistance(), **SETTINGS)
+    live.extend(images(30))
+    live._store._connection = InterruptedAfter(live._store._connection, statement)
+    with pytest.raises(KeyboardInterrupt):
+        live.close()
+    sgm.SparseGraphicalMemory.open(path, ImageDistance()).close()
+    assert os.listdir(tmp_path) == ["live.sgm"]
+    assert same(sgm.SparseGraphicalMemory.load(path, ImageDistance()), live)
+
+
+def test_an_interrupt_when_a_group_begins_leaves_no_transaction_behind(tmp_path):
+    live = sgm.SparseGraphicalMemory.open(tmp_path / "live.sgm", ImageDistance(), **SETTINGS)
+    plain = live._store._connection
+    live._store._connection = InterruptedAfter(plain, "BEGIN IMMEDIATE")
+    with pytest.raises(KeyboardInterrupt), live.group():
+        live.extend(images(30))
+    live._store._connection = plain
+    with live.group():
+        live.extend(images(30))
+    live.close()
+    assert same(sgm.SparseGraphicalMemory.load(tmp_path / "live.sgm", ImageDistance()), live)
