@@ -29,7 +29,6 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
-from tqdm import tqdm
 
 from sgm.distances.distributional import (
     DistributionalDistance,
@@ -40,6 +39,7 @@ from sgm.distances.distributional import (
     write_tensors,
 )
 from sgm.memory.errors import InputError, StoreError
+from sgm.memory.progress import progress_bar
 
 try:
     import torch
@@ -447,7 +447,7 @@ def train(
         replay = Replay(config.capacity, learner.transitions.width)
         if resume and checkpoint is not None and Path(checkpoint).exists():
             _read_checkpoint(checkpoint, learner, replay, seed)
-        with tqdm(total=config.iterations, initial=learner.iteration, disable=not progress, unit="it") as bar:
+        with progress_bar(shown=progress, total=config.iterations, initial=learner.iteration, unit="it") as bar:
             while learner.iteration < config.iterations:
                 _train_until_checkpoint(env, learner, replay, seed, bar)
                 if checkpoint is not None:
@@ -455,7 +455,7 @@ def train(
     return learner
 
 
-def _train_until_checkpoint(env: gym.vector.VectorEnv, learner: D3PG, replay: Replay, seed: int, bar: tqdm) -> None:
+def _train_until_checkpoint(env: gym.vector.VectorEnv, learner: D3PG, replay: Replay, seed: int, bar: Any) -> None:
     """Run to the next checkpoint. All that is not in `learner` and `replay` starts anew, from a derived seed."""
     config = learner.config
     collector = _Collector(env, learner, np.random.SeedSequence([seed, learner.iteration]))

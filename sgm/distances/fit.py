@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from tqdm import tqdm
 
 from sgm.memory.errors import InputError, StoreError
+from sgm.memory.progress import progress_bar
 
 from .distributional import read_tensors, write_tensors
 
@@ -77,7 +77,7 @@ def fit(
         begin, losses = _read(checkpoint, network, optimizer, facts)
     network.train()
     last = time.monotonic()
-    with tqdm(total=iterations, initial=begin, desc=description, unit="it", disable=not progress, leave=False) as bar:
+    with progress_bar(shown=progress, total=iterations, initial=begin, desc=description, unit="it", leave=False) as bar:
         for iteration in range(begin, iterations):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * _schedule(iteration / iterations)

@@ -19,9 +19,9 @@ from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
-from tqdm import tqdm
 
 from sgm.memory.errors import InputError
+from sgm.memory.progress import progress_bar
 
 from .safety_layouts import Layout, generate
 from .safety_model import TIMESTEP
@@ -462,7 +462,7 @@ def explore(env: SafetyRoomsVectorEnv, episodes: int, steps: int, seed: int, *, 
     taken = wander(random, episodes, steps)
     frames = np.empty((episodes, steps + 1, env.size, env.size, 3), np.uint8)
     odometry = np.empty((episodes, steps + 1, len(ODOMETRY)), np.float32)
-    with tqdm(total=episodes * steps, desc="explore", unit="step", disable=not progress, leave=False) as bar:
+    with progress_bar(shown=progress, total=episodes * steps, desc="explore", unit="step", leave=False) as bar:
         for begun in range(0, episodes, env.num_envs):
             rows = np.arange(begun, min(begun + env.num_envs, episodes))
             used = len(rows)

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import ArrayLike, NDArray
-from tqdm import tqdm
 
 from sgm.envs.point import PointMazeEnv
 from sgm.memory.errors import InputError, SGMError, StoreError
+from sgm.memory.progress import progress_bar
 
 if TYPE_CHECKING:
     from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
@@ -160,7 +160,7 @@ def _train(name: str, env: PointMazeEnv, steps: int, seed: int, progress: bool) 
         "device": "cpu",
     }
     total = SETTINGS["learning_starts"] + steps
-    bar = tqdm(total=total, desc=name, unit="step", disable=not progress)
+    bar = progress_bar(shown=progress, total=total, desc=name, unit="step")
     with one_thread(), _same_randomness_afterwards(), bar:
         model = algorithm("MultiInputPolicy", env, action_noise=noise, **shared)
         model.learn(total, callback=lambda *_: bar.update() or True)
@@ -204,10 +204,14 @@ def _read(path: str | os.PathLike[str], expected: str | None = None) -> Baseline
     from sgm.distances.distributional import read_tensors
 
     tensors, metadata = read_tensors(path, _FORMAT)
-    if expected is not None and metadata["run"] != expected:
-        raise StoreError(f"{path} holds weights of {metadata['run']}, not of {expected}: move it away")
-    policy = _untrained(json.loads(metadata["run"])["name"])
-    policy.actor.load_state_dict(tensors)
+    run = metadata.get("run", "")
+    if expected is not None and run != expected:
+        raise StoreError(f"{path} holds weights of {run}, not of {expected}: move it away")
+    try:
+        policy = _untrained(json.loads(run)["name"])
+        policy.actor.load_state_dict(tensors)
+    except (ValueError, LookupError, TypeError, RuntimeError) as error:
+        raise StoreError(f"{path} holds no weights of a baseline ({error}): move it away") from error
     policy.set_training_mode(False)
     return Baseline(policy)
 

@@ -7,7 +7,6 @@ goes on to the same result.
 from __future__ import annotations
 
 import dataclasses
-import os
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from sgm.navigation import Cleaner, Evaluation, TimeFilter, VisualNavigator, eva
 from sgm.navigation.visual import FrameSight
 
 from .doom_settings import CLEANED, GRAPH_METHODS, METHODS, SCHEMA, DoomSettings
-from .folder import claim, read_json, write_json
+from .folder import State, claim, read_quality, write_json, writing
 from .provenance import provenance
 
 if TYPE_CHECKING:
@@ -105,8 +104,9 @@ class DoomRun:
         self.map = settings.load_map()
         Tasks.draw(self.map, 1, 0)
         claim(
-            out, settings, resume=resume, free=("seeds", "methods"),
-            left_overs=("networks/*", "seed*/*.np[yz]", "seed*/*.json", "seed*/*/*.json", "seed*/*/*.sgm"),
+            out, settings, resume=resume, free=("seeds", "methods"), states=self._states(),
+            left_overs=("networks/*.safetensors", "networks/*.json", "seed*/*.np[yz]", "seed*/*.json",
+                        "seed*/*/*.json", "seed*/*/*.sgm", "networks/*.new", "seed*/*.new", "seed*/*/*.new"),
         )  # fmt: skip
         self.map.write(out / "map.wad")
 
@@ -134,17 +134,13 @@ class DoomRun:
 
     def write_results(self) -> list[dict[str, Any]]:
         """Gather the rows of all finished pieces into results.json."""
-        rows: list[dict[str, Any]] = []
-        for seed in self.settings.seeds:
-            for method in self.settings.methods:
-                state = read_json(self._folder(seed, method) / "state.json")
-                rows += state["rows"] if state else []
+        rows = [row for state in self._states() for row in state.rows()]
         content = {
             "schema": SCHEMA,
             **provenance(self.command),
             "settings": dataclasses.asdict(self.settings),
             "agent": {**BUILD, **WINDOW, **AGENT, **FILTER, "temperature": TEMPERATURE},
-            "quality": read_json(self.out / "networks" / "quality.json"),
+            "quality": read_quality(self.out / "networks"),
             "rows": rows,
         }
         write_json(self.out / "results.json", content)
@@ -172,8 +168,12 @@ class DoomRun:
 
     # -- one seed ------------------------------------------------------------------------------------------------
 
-    def _folder(self, seed: int, method: str) -> Path:
-        return self.out / f"seed{seed}" / method
+    def _state(self, seed: int, method: str) -> State:
+        facts = {"method": method, "seed": seed}
+        return State(self.out / f"seed{seed}" / method, facts, method in GRAPH_METHODS)
+
+    def _states(self) -> list[State]:
+        return [self._state(seed, method) for seed in self.settings.seeds for method in self.settings.methods]
 
     def _say(self, text: str) -> None:
         print(text, flush=True)
@@ -188,13 +188,13 @@ class DoomRun:
         again = not shown or any(method in left for method in planned)
         buffer = self._buffer(seed, distance) if planned and again else None
         for method in left:
-            folder = self._folder(seed, method)
-            folder.mkdir(parents=True, exist_ok=True)
+            kept = self._state(seed, method)
+            kept.folder.mkdir(parents=True, exist_ok=True)
             controller.random = np.random.default_rng([seed, METHODS.index(method)])
             if method not in GRAPH_METHODS:
                 agent = RandomAgent(controller.actions, seed) if method == "random" else ControllerAgent(controller)
                 row = self._row(seed, method, 0, self._evaluate(agent, seed), None, None)
-                write_json(folder / "state.json", {"rows": [row], "done": 0})
+                kept.write({"rows": [row], "done": 0})
             else:
                 assert buffer is not None
                 self._run_memory(seed, method, buffer, distance, controller)
@@ -205,9 +205,8 @@ class DoomRun:
             doom_evidence.write(self, seed, buffer, distance, controller)
 
     def _finished(self, seed: int, method: str) -> bool:
-        state = read_json(self._folder(seed, method) / "state.json")
-        target = self.settings.cleanup_steps if method in CLEANED else 0
-        return bool(state and state["rows"] and state["done"] >= target)
+        state = self._state(seed, method).read()
+        return state is not None and (method not in CLEANED or state["done"] >= self.settings.cleanup_steps)
 
     def _buffer(self, seed: int, distance: Any) -> Buffer:
         """Explore, embed and compare what a seed's memories are built from."""
@@ -216,7 +215,8 @@ class DoomRun:
         buffer = self.compare(self.explore_buffer(seed), distance)
         folder = self.out / f"seed{seed}"
         folder.mkdir(parents=True, exist_ok=True)
-        np.save(folder / "poses.npy", buffer.poses)
+        with writing(folder / "poses.npy") as file:
+            np.save(file, buffer.poses)
         return buffer
 
     def explore_buffer(self, seed: int) -> Rollouts:
@@ -263,17 +263,17 @@ class DoomRun:
 
     def _run_memory(self, seed: int, method: str, buffer: Buffer, distance: Any, controller: Any) -> None:
         """Build, evaluate, and clean up and evaluate by the schedule, from where it stands."""
-        folder = self._folder(seed, method)
-        state = read_json(folder / "state.json")
+        kept = self._state(seed, method)
+        state = kept.read()
         if state is None:
             memory = self.build(method, buffer, self._size(seed, buffer) if method == "sptm" else None)
             result = self._evaluate(self.navigator(method, memory, buffer, distance, controller), seed)
-            state = self._keep(folder, memory, [self._row(seed, method, 0, result, memory, buffer)], 0)
+            state = kept.keep(memory, [self._row(seed, method, 0, result, memory, buffer)], 0)
         if method not in CLEANED:
-            self._settle(folder, state)
+            kept.settle(state)
             return
         memory = sgm.SparseGraphicalMemory.load(
-            folder / state["memory"], buffer.table, features=lambda frames: buffer.embeddings[np.asarray(frames)]
+            kept.memory_file(state), buffer.table, features=lambda frames: buffer.embeddings[np.asarray(frames)]
         )
         for target in self.settings.schedule:
             if target <= state["done"]:
@@ -289,30 +289,13 @@ class DoomRun:
             self.env.max_episode_steps = self.settings.episode_steps
             result = self._evaluate(self.navigator(method, memory, buffer, distance, controller), seed)
             rows = [*state["rows"], self._row(seed, method, target, result, memory, buffer)]
-            state = self._keep(folder, memory, rows, target)
-        self._settle(folder, state)
-
-    def _settle(self, folder: Path, state: dict[str, Any]) -> None:
-        """Give the memory of a finished method its final name."""
-        if state["memory"] != "memory.sgm":
-            os.replace(folder / state["memory"], folder / "memory.sgm")
-            write_json(folder / "state.json", {**state, "memory": "memory.sgm"})
+            state = kept.keep(memory, rows, target)
+        kept.settle(state)
 
     def _size(self, seed: int, buffer: Buffer) -> int:
         """As many nodes as two-way consistency keeps of the same buffer."""
-        state = read_json(self._folder(seed, "sptm+sgm") / "state.json")
-        return state["rows"][0]["nodes"] if state else len(self.build("sptm+sgm", buffer))
-
-    def _keep(self, folder: Path, memory: sgm.SparseGraphicalMemory, rows: list[Any], done: int) -> dict[str, Any]:
-        """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
-        before = read_json(folder / "state.json")
-        name = f"memory-{done}.sgm"
-        state = {"rows": rows, "done": done, "memory": name}
-        memory.save(folder / name)
-        write_json(folder / "state.json", state)
-        if before and before["memory"] != name:
-            (folder / before["memory"]).unlink(missing_ok=True)
-        return state
+        rows = self._state(seed, "sptm+sgm").rows()
+        return rows[0]["nodes"] if rows else len(self.build("sptm+sgm", buffer))
 
     def tasks(self, seed: int) -> Any:
         """The tasks of a seed: all methods and phases meet the same starts and goals."""

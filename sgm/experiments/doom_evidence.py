@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 import sgm
 from sgm.navigation import evaluate_tasks
 
-from .folder import write_json
+from .folder import write_json, writing
 
 if TYPE_CHECKING:
     from .doom import Buffer, DoomRun
@@ -28,11 +28,13 @@ def write(run: DoomRun, seed: int, buffer: Buffer, distance: Any, controller: An
         for method in ("sptm+sgm", "ours")
         if (path := folder / method / "memory.sgm").exists()
     }
-    np.savez_compressed(folder / "lengths.npz", **_lengths(buffer, memories))  # type: ignore[arg-type]
+    with writing(folder / "lengths.npz") as file:
+        np.savez_compressed(file, **_lengths(buffer, memories))  # type: ignore[arg-type]
     chosen = _reference(seed, buffer, distance) | _aliased(buffer)
     if "ours" in memories:
         chosen |= _episode(run, seed, buffer, distance, controller, folder)
-    np.savez_compressed(folder / "pictures.npz", **chosen)
+    with writing(folder / "pictures.npz") as file:
+        np.savez_compressed(file, **chosen)
 
 
 def _lengths(buffer: Buffer, memories: dict[str, sgm.SparseGraphicalMemory]) -> dict[str, NDArray[np.float32]]:

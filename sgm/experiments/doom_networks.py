@@ -9,11 +9,10 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqdm import tqdm
-
 import sgm
+from sgm.memory.progress import progress_bar
 
-from .folder import read_json, write_json
+from .folder import read_quality, write_json
 from .provenance import provenance
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ def networks(
         raise sgm.InputError(f"the distance is for pictures of {distance.size}, the run for {settings.size}")
     controller.temperature, controller.excluded = TEMPERATURE, (IDLE,)
     torch.set_num_threads(1)  # training is over; from here on the engines need the other cores
-    if read_json(folder / "quality.json") is None:
+    if read_quality(folder) is None:
         judged = judge(settings, distance, controller, engines())
         write_json(folder / "quality.json", judged)
         say(_judgement(judged))
@@ -108,7 +107,7 @@ def _train(
     folder.mkdir(parents=True, exist_ok=True)
     total = settings.rollouts * settings.rollout_steps
     say(f"exploring to learn from: {settings.rollouts} episodes of {settings.rollout_steps:,} random steps")
-    with tqdm(total=total, desc="explore", unit="step", disable=not progress, leave=False) as bar:
+    with progress_bar(shown=progress, total=total, desc="explore", unit="step", leave=False) as bar:
         seed = 1_000 * settings.network_seed + 1
         rollouts = explore(env, settings.rollouts, settings.rollout_steps, seed, progress=bar.update)
     common: dict[str, Any] = {"seed": settings.network_seed, "progress": progress}

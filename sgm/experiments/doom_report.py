@@ -5,7 +5,6 @@ What a run folder holds and what the fields of `results.json` mean: `docs/result
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,10 +15,12 @@ from numpy.typing import NDArray
 
 import sgm
 from sgm.envs.wad import DoomMap
+from sgm.memory.errors import printable
 
 from . import doom_figures as figures
 from . import tables
-from .folder import find_file, read_array, read_arrays
+from .checks import QUALITY, check
+from .folder import find_file, read_array, read_arrays, read_json, require_own_files, write_text
 from .report import Gallery, band, document, facts, how, html_table, made_with, note, section, shown
 from .tables import NONE, Cell, Pooled, Row, Table, label, share, three_digits
 
@@ -48,9 +49,11 @@ _Key = tuple[str, str, str, int]
 def write_report(folder: Path) -> Path:
     """Draw `figures/*.png` and write `report.html` from what a run folder holds; parts may be missing."""
     folder = Path(folder)
+    require_own_files(folder)
     results = tables.read_results(folder)
+    check(results.get("quality"), QUALITY, f"{folder / 'results.json'}", "quality")
     path = folder / "report.html"
-    path.write_text(_page(folder, results), encoding="utf-8")
+    write_text(path, _page(folder, results))
     return path
 
 
@@ -136,7 +139,7 @@ class RunFiles:
     def seeds(self) -> list[int]:
         """The seeds that have a folder."""
         names = (path.name[4:] for path in self.folder.glob("seed*"))
-        return sorted(int(name) for name in names if name.isdigit())
+        return sorted(int(name) for name in names if name.isdecimal())
 
     def first(self, name: str) -> int:
         """The first seed whose folder has this file; the first seed at all if none has."""
@@ -259,7 +262,7 @@ def _draw_one_episode(gallery: Gallery, files: RunFiles) -> None:
 
 
 def _draw_episode(path: Path, files: RunFiles, seed: int) -> None:
-    trace = json.loads(files.find("episode.json", seed).read_text(encoding="utf-8"))
+    trace = read_json(files.find("episode.json", seed))
     figures.episode(path, files.map, files.poses(seed), files.memory(seed, "ours"), trace)
 
 
@@ -270,7 +273,7 @@ def _curves(pooled: Sequence[Pooled]) -> list[figures.Curve]:
     for (environment, method), items in groups.items():
         low, high = zip(*(item.ci95 for item in items), strict=True)
         steps, rates = zip(*((item.cleanup_steps, item.rate) for item in items), strict=True)
-        name = f"{label(method)}, {environment}" if several else label(method)
+        name = f"{label(method)}, {printable(environment)}" if several else label(method)
         paper = [point for point in PAPER_CURVES.get(method, ()) if point[0] <= steps[-1]]
         found.append(figures.Curve(name, figures.METHOD[method], steps, rates, low, high, paper))
     return found
@@ -355,6 +358,7 @@ def _distance_quality(distance: dict[str, Any]) -> str:
             Cell(share(entry.get("false_share", entry.get("false")))),
         ]
         for recall, entry in sorted(accepted.items(), key=lambda item: float(item[0]))
+        if entry
     ]
     if distance.get("auc") is not None:
         distance["auc"] = f"{distance['auc']:.3f}, close pairs against far ones of the same rollout"

@@ -1,61 +1,300 @@
-"""Run folders: JSON that is there whole or not at all, and a claim on a folder by a run's settings."""
+"""Run folders: files that are there whole or not at all, a claim on a folder by a run's settings, and what is finished.
+
+A run folder may come from somebody else, and what a crash leaves behind may be damaged. Nothing in a folder is loaded,
+moved, removed or overwritten before its names and values were checked, and nothing outside of it ever is.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
+import math
 import os
+import re
+import stat
 import zipfile
-from collections.abc import Iterable
+import zlib
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import sgm
 
+from .checks import CHOICE, COUNT, QUALITY, Shape, check, check_facts, check_row
 
-def read_json(path: Path) -> Any:
-    """What a JSON file holds; None if there is none."""
-    return json.loads(path.read_text()) if path.exists() else None
+AGAIN = "remove the file, and it is made again"
+_OVER = "start over in this folder with --no-resume"
+_PIECE = f"remove the file, and this part of the run is made again, or {_OVER}"
+_CLAIM = f"remove the file if the run had the settings that you give now, or {_OVER}"
+_MOST_BYTES = 2**26  # of a JSON file; those of a long run have 2^20
+_DEEPEST = 50  # objects and lists inside each other
+_MEMORY = re.compile(r"memory(-[0-9]{1,18})?\.sgm")
+# What runs write into a folder. Other things in it, for example of a project that it belongs to, are left alone.
+_HELD = ("settings.json", "results.json", "report.html", "map.wad", "figures", "networks", "seed*", "layout*")
+_FILES = (".html", ".json", ".npy", ".npz", ".png", ".safetensors", ".sgm", ".wad")
 
 
-def write_json(path: Path, content: Any) -> None:
-    """Write a file that appears complete or not at all."""
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_text(json.dumps(content, indent=2, allow_nan=False) + "\n")
-    os.replace(temporary, path)
+# -- reading -----------------------------------------------------------------------------------------------------
+
+
+def read_json(path: Path, remedy: str = AGAIN) -> Any:
+    """What a JSON file holds; None if there is none. StoreError, which says the remedy, if it cannot be read."""
+    try:
+        data = _read_bytes(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise sgm.StoreError(f"{path} cannot be read ({error.strerror or error}): {remedy}") from error
+    if not data.strip():
+        raise sgm.StoreError(f"{path} is empty, as a crash may leave it: {remedy}")
+    try:
+        content = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant, parse_float=_finite)
+        _require_shallow(content)
+    except (ValueError, RecursionError) as error:
+        raise sgm.StoreError(f"{path} is not JSON ({error}): {remedy}") from error
+    return content
+
+
+def _read_bytes(path: Path) -> bytes:
+    """What a regular file holds; a FIFO is refused and not waited for."""
+    mode = os.stat(path).st_mode
+    if not stat.S_ISREG(mode):
+        raise OSError("it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file")
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    with open(descriptor, "rb") as file:
+        data = file.read(_MOST_BYTES + 1)
+    if len(data) > _MOST_BYTES:
+        raise OSError(f"it is larger than {_MOST_BYTES:,} bytes")
+    return data
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a number of JSON")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is too large")
+    return value
+
+
+def _require_shallow(content: Any) -> None:
+    level = [content]
+    for _ in range(_DEEPEST):
+        level = [child for item in level for child in _children(item)]
+    if level:
+        raise ValueError(f"more than {_DEEPEST} objects and lists inside each other")
+
+
+def _children(item: Any) -> Iterable[Any]:
+    return item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+
+
+def read_object(path: Path, shape: Shape, remedy: str = AGAIN) -> dict[str, Any] | None:
+    """The object that a JSON file holds, of this shape; None if there is no file."""
+    content = read_json(path, remedy)
+    if content is None and not path.exists():
+        return None
+    if not isinstance(content, dict):
+        raise sgm.StoreError(f"{path} holds no object: {remedy}")
+    try:
+        check(content, shape, str(path))
+    except sgm.StoreError as error:
+        raise sgm.StoreError(f"{error}: {remedy}") from error
+    return content
+
+
+def read_quality(folder: Path) -> dict[str, Any] | None:
+    """How good the networks in a folder are; None if they were not judged yet."""
+    return read_object(folder / "quality.json", QUALITY)
+
+
+def read_choice(folder: Path) -> dict[str, Any] | None:
+    """How the threshold of the memory in a folder was chosen; None if it was not."""
+    remedy = "remove it and places.npy beside it, and both are made again"
+    choice = read_object(folder / "choice.json", CHOICE, remedy)
+    if choice is not None and not (isinstance(choice.get("tried"), list) and isinstance(choice.get("settings"), dict)):
+        raise sgm.StoreError(f"{folder / 'choice.json'} has no list of what was tried, or no settings: {remedy}")
+    return choice
 
 
 def find_file(folder: Path, name: str) -> Path:
-    """A file of a run folder; SGMError if it is missing."""
+    """A file of a run folder; SGMError if it is missing, or if a link leads out of the folder."""
     path = folder / name
     if not path.is_file():
-        raise sgm.SGMError(f"the run has no {name}")
+        raise sgm.StoreError(f"the run has no {name}")
+    if not _is_inside(path, os.path.realpath(folder)):
+        raise sgm.StoreError(f"{name} leads out of {folder}: put the file itself there")
     return path
 
 
 def read_arrays(folder: Path, name: str, *needed: str) -> dict[str, NDArray[Any]]:
     """The arrays of a .npz file of a run folder, all these among them."""
     path = find_file(folder, name)
-    try:
-        with np.load(path) as content:
-            arrays = dict(content)
-    except (OSError, EOFError, ValueError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise sgm.SGMError(f"{name} cannot be read: {error}") from error
+    with _unreadable(name), path.open("rb") as file, np.load(file) as content:
+        arrays = dict(content)
     if missing := [key for key in needed if key not in arrays]:
-        raise sgm.SGMError(f"{name} has no {', '.join(missing)}")
+        raise sgm.StoreError(f"{name} has no {', '.join(missing)}")
     return arrays
 
 
 def read_array(folder: Path, name: str) -> NDArray[Any]:
     """The array of a .npy file of a run folder."""
     path = find_file(folder, name)
+    with _unreadable(name), path.open("rb") as file:
+        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
+
+
+@contextlib.contextmanager
+def _unreadable(name: str) -> Iterator[None]:
+    """Turn what NumPy raises for a damaged file into a StoreError."""
     try:
-        return np.asarray(np.load(path))
-    except (OSError, EOFError, ValueError, TypeError) as error:
-        raise sgm.SGMError(f"{name} cannot be read: {error}") from error
+        yield
+    except (
+        OSError, EOFError, ValueError, TypeError, AttributeError, KeyError, RuntimeError, MemoryError, OverflowError,
+        SyntaxError, zipfile.BadZipFile, zlib.error,
+    ) as error:  # fmt: skip
+        raise sgm.StoreError(f"{name} cannot be read ({error}): {AGAIN}") from error
+
+
+# -- writing -----------------------------------------------------------------------------------------------------
+
+
+def write_json(path: Path, content: Any) -> None:
+    """Write a JSON file that appears complete or not at all."""
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file that appears complete or not at all."""
+    with writing(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write that takes the place of `path` once it is on disk, also if the machine crashes.
+
+    A link in the place of `path` or of the temporary file is replaced, not followed. If writing fails, nothing changes.
+    """
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    temporary.unlink(missing_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, flags, 0o666)
+    try:
+        with open(descriptor, "w+b") as file:
+            yield file
+            file.flush()
+            os.fsync(descriptor)
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk, where the system can do so for a folder."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with contextlib.suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# -- a run's claim on a folder -----------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """What a run has finished in one folder: `state.json`, and the memory that it names.
+
+    Attributes:
+        folder: where both are.
+        facts: what every row must say.
+        memory: whether there is a memory.
+        needed: what else every row must have, beyond what all benchmarks have.
+    """
+
+    folder: Path
+    facts: dict[str, Any]
+    memory: bool = True
+    needed: tuple[str, ...] = ()
+
+    def read(self) -> dict[str, Any] | None:
+        """The finished `rows`, the cleanup steps `done` and the name of the `memory`; None if nothing is finished."""
+        path = self.folder / "state.json"
+        state = read_object(path, {"done": COUNT}, _PIECE)
+        if state is None:
+            return None
+        try:
+            self._check(state, path)
+        except sgm.StoreError as error:
+            raise sgm.StoreError(f"{error}: {_PIECE}") from error
+        return state
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The finished rows."""
+        state = self.read()
+        return state["rows"] if state else []
+
+    def write(self, state: dict[str, Any]) -> None:
+        """Put what is finished on disk."""
+        write_json(self.folder / "state.json", state)
+
+    def keep(
+        self, memory: sgm.SparseGraphicalMemory, rows: list[Any], done: int, *, final: bool = False
+    ) -> dict[str, Any]:
+        """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
+        before = self.read()
+        name = "memory.sgm" if final else f"memory-{done}.sgm"
+        state = {"rows": rows, "done": done, "memory": name}
+        memory.save(self.folder / name)
+        self.write(state)
+        if before and before["memory"] != name:
+            (self.folder / before["memory"]).unlink(missing_ok=True)
+        return state
+
+    def memory_file(self, state: dict[str, Any]) -> Path:
+        """The memory to go on with."""
+        path = self.folder / state["memory"]
+        if not path.is_file():
+            raise sgm.StoreError(
+                f"{path} is missing, though state.json beside it names it: remove state.json, and this part of the run "
+                f"is made again, or {_OVER}"
+            )
+        return path
+
+    def settle(self, state: dict[str, Any]) -> None:
+        """Give the memory of a finished piece its final name."""
+        if state["memory"] != "memory.sgm":
+            os.replace(self.folder / state["memory"], self.folder / "memory.sgm")
+            self.write({**state, "memory": "memory.sgm"})
+
+    def _check(self, state: dict[str, Any], path: Path) -> None:
+        rows = state.get("rows")
+        if not isinstance(rows, list) or not rows:
+            raise sgm.StoreError(f"{path} has no list of rows")
+        for number, row in enumerate(rows):
+            check_row(row, f"row {number} of {path}", self.needed)
+            check_facts(row, self.facts, f"row {number} of {path}")
+        if not self.memory:
+            return
+        if state.get("done") is None:
+            raise sgm.StoreError(f"{path} does not say how many cleanup steps are done")
+        name = state.get("memory")
+        if not isinstance(name, str) or not _MEMORY.fullmatch(name):
+            raise sgm.StoreError(f"{path} has memory {str(name)[:80]!r}; accepted: memory.sgm or memory-NUMBER.sgm")
+        if os.path.realpath(self.folder / name) != os.path.join(os.path.realpath(self.folder), name):
+            raise sgm.StoreError(f"{self.folder / name} is a link; accepted: the file itself")
 
 
 def claim(
@@ -65,9 +304,10 @@ def claim(
     resume: bool,
     free: Iterable[str],
     left_overs: Iterable[str],
+    states: Iterable[State] = (),
     constants: dict[str, Any] | None = None,
 ) -> None:
-    """Take a folder for a run, or refuse one that holds a run of other settings.
+    """Take a folder for a run, or refuse one that holds a run of other settings, or what no run leaves behind.
 
     Args:
         out: the folder, made if need be.
@@ -75,22 +315,74 @@ def claim(
         resume: go on with what the folder holds; otherwise what matches `left_overs` is removed.
         free: names of settings that may differ: each of their values has a folder of its own.
         left_overs: patterns of files of an earlier run.
+        states: what the run may go on from; all are checked before anything is changed.
         constants: what else must not differ.
     """
     path = out / "settings.json"
     mine = json.loads(json.dumps({**dataclasses.asdict(settings), **(constants or {})}))
     for name in free:
         del mine[name]
-    theirs = read_json(path) if resume else None
-    if not resume:
-        for pattern in left_overs:
-            for left_over in out.glob(pattern):
-                left_over.unlink()
-    if theirs is not None and theirs != mine:
-        differing = [name for name in mine if theirs.get(name) != mine[name]]
-        raise sgm.SGMError(
-            f"{out} holds a run with other settings ({', '.join(differing)} differ). Choose another folder with --out, "
-            "or start over in this one with --no-resume."
-        )
+    require_own_files(out)
+    if resume:
+        _require_same(out, mine, read_object(path, {}, _CLAIM))
+        for state in states:
+            state.read()
+    else:
+        _remove(out, left_overs)
     out.mkdir(parents=True, exist_ok=True)
     write_json(path, mine)
+
+
+def _remove(out: Path, patterns: Iterable[str]) -> None:
+    """Remove files of a folder; what links inside of it lead to, and folders, stay."""
+    root = os.path.realpath(out)
+    for pattern in patterns:
+        for path in out.glob(pattern):
+            if _is_inside(path.parent, root) and (path.is_symlink() or not path.is_dir()):
+                path.unlink(missing_ok=True)
+
+
+def _require_same(out: Path, mine: dict[str, Any], theirs: dict[str, Any] | None) -> None:
+    """Compare settings. What they name, for example a map, is not opened."""
+    if theirs is None or theirs == mine:
+        return
+    names = [name for name in mine if theirs.get(name) != mine[name]]
+    differing = f"{', '.join(names)} differ" if names else "some are unknown to this version"
+    raise sgm.SGMError(
+        f"{out} holds a run with other settings ({differing}). Choose another folder with --out, "
+        "or start over in this one with --no-resume."
+    )
+
+
+def require_own_files(out: Path) -> None:
+    """StoreError if a link in a run folder leads out of it, or if anything is not the file or folder it should be."""
+    root = os.path.realpath(out)
+    for path in _held(out):
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:  # another run in the same folder has just replaced it
+            continue
+        if stat.S_ISLNK(mode):
+            if not _is_inside(path, root):
+                raise sgm.StoreError(
+                    f"{path} leads out of the run folder, to {os.path.realpath(path)}: remove the link, put what it "
+                    "leads to in its place, or choose another folder with --out"
+                )
+        elif not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise sgm.StoreError(f"{path} is neither a file nor a folder: remove it")
+        elif stat.S_ISDIR(mode) and path.suffix in _FILES:
+            raise sgm.StoreError(f"{path} is a folder, expected a file: remove it")
+
+
+def _held(out: Path) -> Iterator[Path]:
+    """Everything in a folder that a run may have written."""
+    for pattern in _HELD:
+        for top in out.glob(pattern):
+            yield top
+            if not top.is_symlink():
+                for folder, folders, files in os.walk(top):
+                    yield from (Path(folder, name) for name in (*folders, *files))
+
+
+def _is_inside(path: Path, root: str) -> bool:
+    return Path(os.path.realpath(path)).is_relative_to(root)

@@ -7,7 +7,6 @@ goes on to the same result.
 from __future__ import annotations
 
 import dataclasses
-import os
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ import sgm
 from sgm.envs.point import PointMazeVectorEnv
 from sgm.navigation import Cleaner, Evaluation, Navigator, PolicyAgent, Trace, evaluate, run_episodes
 
-from .folder import claim, read_json, write_json
+from .folder import State, claim, write_json
 from .provenance import provenance
 
 MEMORY_METHODS = ("sorb+sgm", "sorb")
@@ -127,8 +126,9 @@ class PointRun:
         for method in MEMORY_METHODS:
             sgm.SparseGraphicalMemory(None, **self._memory_settings(method, size=1))
         claim(
-            out, settings, resume=resume, free=("seeds", "methods"),
-            left_overs=("seed*/*.safetensors", "seed*/*/*.safetensors", "seed*/*/*.json", "seed*/*/*.sgm"),
+            out, settings, resume=resume, free=("seeds", "methods"), states=self._states(),
+            left_overs=("seed*/*.safetensors", "seed*/*/*.safetensors", "seed*/*/*.json", "seed*/*/*.sgm",
+                        "seed*/*/*.new"),
         )  # fmt: skip
 
     def run(self) -> Path:
@@ -147,17 +147,13 @@ class PointRun:
 
         rows = self.write_results()
         print("\n" + tables.console_table(rows))
-        path = report.write_report(self.out)
+        path = report.write_report(self.out, self.settings.maze)
         print(f"\nreport: {path}")
         return path
 
     def write_results(self) -> list[dict[str, Any]]:
         """Gather the rows of all finished pieces into results.json."""
-        rows: list[dict[str, Any]] = []
-        for seed in self.settings.seeds:
-            for method in self.settings.methods:
-                state = read_json(self._folder(seed, method) / "state.json")
-                rows += state["rows"] if state else []
+        rows = [row for state in self._states() for row in state.rows()]
         content = {
             "schema": SCHEMA,
             **provenance(self.command),
@@ -167,8 +163,12 @@ class PointRun:
         write_json(self.out / "results.json", content)
         return rows
 
-    def _folder(self, seed: int, method: str) -> Path:
-        return self.out / f"seed{seed}" / method
+    def _state(self, seed: int, method: str) -> State:
+        facts = {"method": method, "seed": seed}
+        return State(self.out / f"seed{seed}" / method, facts, method in MEMORY_METHODS)
+
+    def _states(self) -> list[State]:
+        return [self._state(seed, method) for seed in self.settings.seeds for method in self.settings.methods]
 
     def _say(self, seed: int, text: str) -> None:
         print(f"seed {seed}: {text}", flush=True)
@@ -224,9 +224,10 @@ class PointRun:
         return row
 
     def _run_policy(self, seed: int, method: str) -> None:
-        folder = self._folder(seed, method)
-        if (folder / "state.json").exists():
+        kept = self._state(seed, method)
+        if kept.read() is not None:
             return
+        folder = kept.folder
         folder.mkdir(parents=True, exist_ok=True)
         if method == "d3pg":
             _, policy = self._tools(seed)
@@ -239,12 +240,13 @@ class PointRun:
                 progress=self.progress, folder=folder,
             )  # fmt: skip
         result = self._evaluate(PolicyAgent(policy), seed)
-        write_json(folder / "state.json", {"rows": [self._row(seed, method, "initial", 0, result, None)]})
+        kept.write({"rows": [self._row(seed, method, "initial", 0, result, None)]})
 
     def _run_memory(self, seed: int, method: str) -> None:
         """Build, evaluate, filter, evaluate, and clean up and evaluate by the schedule, from where it stands."""
-        folder = self._folder(seed, method)
-        state = read_json(folder / "state.json") or {"rows": [], "done": 0, "memory": None}
+        kept = self._state(seed, method)
+        folder = kept.folder
+        state = kept.read() or {"rows": [], "done": 0, "memory": None}
         if state["rows"] and state["done"] >= self.settings.cleanup_steps and (folder / "memory.sgm").exists():
             return
         distance, actor = self._tools(seed)
@@ -254,18 +256,17 @@ class PointRun:
             rows = [self._memory_row(seed, method, "initial", 0, memory, actor)]
             memory.filter((_SGM if method == "sorb+sgm" else _SORB)["k"])
             rows.append(self._memory_row(seed, method, "filtered", 0, memory, actor))
-            state = self._keep(folder, memory, {"rows": rows, "done": 0})
+            state = kept.keep(memory, rows, 0)
             self._record_episode(folder, seed, method, distance, actor, state)
-        memory = sgm.SparseGraphicalMemory.load(folder / state["memory"], distance)
+        memory = sgm.SparseGraphicalMemory.load(kept.memory_file(state), distance)
         for target in self.settings.schedule:
             if target <= state["done"]:
                 continue
             self._clean(seed, method, memory, actor, state["done"], target)
             row = self._memory_row(seed, method, "cleaned", target, memory, actor)
-            state = self._keep(folder, memory, {"rows": [*state["rows"], row], "done": target})
+            state = kept.keep(memory, [*state["rows"], row], target)
             self._record_episode(folder, seed, method, distance, actor, state)
-        os.replace(folder / state["memory"], folder / "memory.sgm")
-        write_json(folder / "state.json", {**state, "memory": "memory.sgm"})
+        kept.settle(state)
 
     def _build(self, seed: int, method: str, distance: Any) -> sgm.SparseGraphicalMemory:
         """The memory of a method over the seed's buffer, before any filter."""
@@ -298,16 +299,6 @@ class PointRun:
         env = self.settings.env(self.settings.agents, steps=None)
         cleaner = Cleaner(navigator, env, seed=[seed, done], options=_UNIFORM)
         cleaner.run(target - done, self.progress)
-
-    def _keep(self, folder: Path, memory: sgm.SparseGraphicalMemory, state: dict[str, Any]) -> dict[str, Any]:
-        """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
-        before = read_json(folder / "state.json")
-        state = {**state, "memory": f"memory-{state['done']}.sgm"}
-        memory.save(folder / state["memory"])
-        write_json(folder / "state.json", state)
-        if before and before["memory"] != state["memory"]:
-            (folder / before["memory"]).unlink(missing_ok=True)
-        return state
 
     def _record_episode(
         self, folder: Path, seed: int, method: str, distance: Any, actor: Any, state: dict[str, Any]

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from sgm.memory.errors import printable
+
 from . import tables
 from .tables import NONE, Cell, Pooled, Table
 
@@ -40,21 +42,22 @@ class Printed(NamedTuple):
     sources: Sequence[str]
 
     def console(self) -> str:
-        """Columns of plain text."""
+        """Columns of plain text, without anything that a terminal would obey."""
         blocks = [self.title]
         for heading, table in self.parts:
-            blocks += [heading, tables.columns(table)]
+            blocks += [printable(heading), tables.columns(table)]
         # A line with a command is left whole, to be copied.
-        wrapped = [note if "`" in note else textwrap.fill(note, 120) for note in self.notes]
-        blocks += ["\n".join(wrapped), "\n".join(self.sources)]
+        notes = map(printable, self.notes)
+        wrapped = [note if "`" in note else textwrap.fill(note, 120) for note in notes]
+        blocks += ["\n".join(wrapped), "\n".join(map(printable, self.sources))]
         return "\n\n".join(block for block in blocks if block).replace("`", "")
 
     def markdown(self) -> str:
         """For a page, without the title."""
         blocks = []
         for heading, table in self.parts:
-            blocks += [f"**{heading}**" if heading else "", _markdown(table)]
-        blocks.append("\n".join(f"- {line}" for line in [*self.notes, *self.sources]))
+            blocks += [f"**{printable(heading)}**" if heading else "", tables.markdown(table)]
+        blocks.append("\n".join(f"- {printable(line)}" for line in [*self.notes, *self.sources]))
         return "\n\n".join(block for block in blocks if block)
 
 
@@ -65,7 +68,7 @@ def cells(*texts: str) -> list[Cell]:
 
 def success_text(item: Pooled | None) -> str:
     """Success of all episodes together and its interval."""
-    return _plain(tables.success_cell(item))
+    return tables.plain(tables.success_cell(item))
 
 
 def seeds_text(item: Pooled | None) -> str:
@@ -98,15 +101,3 @@ def steps_text(steps: int | None) -> str:
 def number_text(value: float | None) -> str:
     """Two digits, or a whole number."""
     return NONE if value is None else f"{value:#.2g}" if value < 10 else f"{value:,.0f}"
-
-
-def _plain(cell: Cell) -> str:
-    return f"{cell.text} [{cell.detail}]" if cell.detail else cell.text
-
-
-def _markdown(table: Table) -> str:
-    texts = [table.heads, *([_plain(cell).replace("|", "\\|") for cell in line] for line in table.lines)]
-    left = table.heads.index("Method") + 1
-    rule = "|" + "|".join(["---"] * left + ["---:"] * (len(table.heads) - left)) + "|"
-    lines = [f"| {' | '.join(line)} |" for line in texts]
-    return "\n".join([lines[0], rule, *lines[1:]])

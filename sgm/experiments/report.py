@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import reprlib
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from html import escape
@@ -15,8 +18,11 @@ from typing import Any, NamedTuple
 
 import sgm
 from sgm.envs.mazes import Maze, load_maze
+from sgm.memory.errors import printable
 
 from . import figures, plots
+from .checks import COUNT
+from .folder import find_file, read_json, require_own_files, write_text
 from .tables import (
     PAPER_ENVIRONMENT,
     PAPER_FINAL,
@@ -35,7 +41,14 @@ from .tables import (
     three_digits,
 )
 
-BROKEN = (sgm.SGMError, OSError, ValueError, KeyError, IndexError, TypeError)  # what a damaged file leads to
+# What a damaged file leads to.
+BROKEN = (
+    sgm.SGMError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
+    MemoryError,
+)  # fmt: skip
+_MAZE = re.compile(r"FourRooms|U|Tree|Spiral(?P<spiral>[0-9]{1,3})|Random(?P<random>[0-9]{1,3})(\+[0-9]{1,4})?")
+_WIDEST = 512  # cells: a maze may have 16,384 free ones, which in none of ours are less than a quarter of all
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # a method whose name may be part of a file's name
 
 
 class Picture(NamedTuple):
@@ -60,7 +73,10 @@ class Gallery:
         path = self.folder / f"{name}.png"
         try:
             self.folder.mkdir(exist_ok=True)
-            draw(path)
+            with warnings.catch_warnings():
+                # It would print characters of a file, such as those that a terminal obeys, as they are.
+                warnings.filterwarnings("ignore", "Glyph .* missing")
+                draw(path)
         except BROKEN as error:
             self.problems.append(f"{name}.png was not drawn: {error}")
         else:
@@ -74,8 +90,8 @@ class Gallery:
 # -- figures -----------------------------------------------------------------------------------------------------
 
 
-def draw_figures(folder: Path, results: dict[str, Any]) -> Gallery:
-    """Draw what the folder has data for."""
+def draw_figures(folder: Path, results: dict[str, Any], maze: str | None = None) -> Gallery:
+    """Draw what the folder has data for; `maze` as in `write_report`."""
     gallery = Gallery(folder)
     for name, caption, curves in _curves(results["rows"]):
         gallery.add(name, caption, partial(figures.success_curves, curves=curves))
@@ -85,45 +101,56 @@ def draw_figures(folder: Path, results: dict[str, Any]) -> Gallery:
             f"memory-{suffix}",
             f"{whose}: the memory before the k-nearest filter, after it, and after cleanup, with the edges that "
             "cleanup removed in red.",
-            partial(_draw_stages, results=results, home=home),
+            partial(_draw_stages, results=results, home=home, given=maze),
             wide=True,
         )
         if (home / "episode.json").is_file():
             gallery.add(
                 f"episode-{suffix}",
                 f"{whose}: an episode in which an edge failed (crossed out in red) and the robot planned anew.",
-                partial(_draw_episode, results=results, home=home),
+                partial(_draw_episode, results=results, home=home, given=maze),
             )
     return gallery
 
 
-def _draw_stages(path: Path, results: dict[str, Any], home: Path) -> None:
-    figures.memory_stages(path, _maze(results), _memory(home))
+def _draw_stages(path: Path, results: dict[str, Any], home: Path, given: str | None) -> None:
+    figures.memory_stages(path, _maze(results, given), _memory(home))
 
 
-def _draw_episode(path: Path, results: dict[str, Any], home: Path) -> None:
-    trace = json.loads((home / "episode.json").read_text(encoding="utf-8"))
-    figures.episode(path, _maze(results), _memory(home), trace)
+def _draw_episode(path: Path, results: dict[str, Any], home: Path, given: str | None) -> None:
+    figures.episode(path, _maze(results, given), _memory(home), read_json(find_file(home, "episode.json")))
 
 
-def _maze(results: dict[str, Any]) -> Maze:
+def _maze(results: dict[str, Any], given: str | None) -> Maze:
+    """The maze of a run. A file is read if the caller names it, not because results.json does."""
     settings = results.get("settings") or {}
     if "maze" not in settings:
         raise sgm.SGMError("results.json has no settings.maze")
-    return load_maze(
-        settings["maze"], settings.get("resize", 1), settings.get("thin", False), settings.get("maze_seed", 0)
-    )
+    resize, thin, seed = settings.get("resize", 1), settings.get("thin", False), settings.get("maze_seed", 0)
+    if given is not None:
+        return load_maze(given, resize, thin, seed)
+    name = settings["maze"]
+    if not isinstance(name, str) or not (named := _MAZE.fullmatch(name)):
+        raise sgm.StoreError(
+            f"the maze of this run is {reprlib.repr(name)}, which is not the name of one of ours: give its text file, "
+            "write_report(folder, maze)"
+        )
+    if not COUNT.holds(resize) or int(named["spiral"] or named["random"] or 15) * resize > _WIDEST:
+        raise sgm.StoreError(
+            f"results.json has maze {name!r} and resize {reprlib.repr(resize)}; accepted: at most {_WIDEST} cells"
+        )
+    return load_maze(name, resize, thin, seed)
 
 
 def _memory(home: Path) -> sgm.SparseGraphicalMemory:
-    return sgm.SparseGraphicalMemory.load(home / "memory.sgm", None)
+    return sgm.SparseGraphicalMemory.load(find_file(home, "memory.sgm"), None)
 
 
 def _memories(folder: Path, rows: Sequence[Row]) -> list[tuple[str, int, Path]]:
     """Method, seed and folder of the first seed's memory of each method that has one."""
     found: dict[str, tuple[str, int, Path]] = {}
     for seed in sorted({row["seed"] for row in rows}):
-        for method in dict.fromkeys(row["method"] for row in rows):
+        for method in dict.fromkeys(row["method"] for row in rows if _PLAIN.fullmatch(row["method"])):
             home = folder / f"seed{seed}" / method
             if method not in found and (home / "memory.sgm").is_file():
                 found[method] = (method, seed, home)
@@ -199,13 +226,19 @@ dt { color: #666; } dd { margin: 0; overflow-wrap: anywhere; }
 """
 
 
-def write_report(folder: Path) -> Path:
-    """Draw `figures/*.png` and write `report.html` from what a run folder holds; optional parts may be missing."""
+def write_report(folder: Path, maze: str | None = None) -> Path:
+    """Draw `figures/*.png` and write `report.html` from what a run folder holds; optional parts may be missing.
+
+    Args:
+        folder: of a run.
+        maze: the name or the text file of its maze. A text file that only `results.json` names is not opened.
+    """
     folder = Path(folder)
+    require_own_files(folder)
     results = read_results(folder)
-    shown = draw_figures(folder, results).html()
+    shown = draw_figures(folder, results, maze).html()
     path = folder / "report.html"
-    path.write_text(_page(results, shown), encoding="utf-8")
+    write_text(path, _page(results, shown))
     return path
 
 
@@ -225,7 +258,7 @@ def _page(results: dict[str, Any], shown: str) -> str:
 def document(rows: Sequence[Row], parts: Sequence[str]) -> str:
     """A page of these parts, titled after the environments of these rows."""
     environments = ", ".join(dict.fromkeys(row["environment"] for row in rows)) or "no results yet"
-    title = escape(f"Sparse Graphical Memory: {environments}")
+    title = text(f"Sparse Graphical Memory: {environments}")
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
@@ -244,7 +277,7 @@ _RESULTS_NOTE = (
 
 def how(results: dict[str, Any]) -> str:
     """The command and all settings."""
-    command = f"<p>To run it again:</p>\n<pre>{escape(str(results.get('command', 'not recorded')))}</pre>\n"
+    command = f"<p>To run it again:</p>\n<pre>{text(str(results.get('command', 'not recorded')))}</pre>\n"
     return command + facts(results.get("settings") or {})
 
 
@@ -261,13 +294,18 @@ def _cleanup_tables(rows: Sequence[Row]) -> str:
         if any(item.phase != "initial" for item in items):
             mine = [row for row in rows if (row["environment"], row["method"]) == (environment, method)]
             title = f"{label(method)}, {environment}"
-            parts.append(f"<h3>{escape(title)}</h3>\n{html_table(cleanup_table(items, mine))}")
+            parts.append(f"<h3>{text(title)}</h3>\n{html_table(cleanup_table(items, mine))}")
     return "".join(parts)
 
 
-def note(text: str) -> str:
+def text(value: str) -> str:
+    """Text for a page, without anything that is markup, or that is not to be seen."""
+    return escape(printable(value))
+
+
+def note(words: str) -> str:
     """Small print."""
-    return f'<p class="note">{escape(text)}</p>\n'
+    return f'<p class="note">{text(words)}</p>\n'
 
 
 def shown(values: Mapping[str, Any]) -> str:
@@ -277,12 +315,12 @@ def shown(values: Mapping[str, Any]) -> str:
 
 def section(title: str, content: str) -> str:
     """A headed part of the page; nothing if it has no content."""
-    return f"<section>\n<h2>{escape(title)}</h2>\n{content}</section>\n" if content else ""
+    return f"<section>\n<h2>{text(title)}</h2>\n{content}</section>\n" if content else ""
 
 
 def facts(values: dict[str, Any]) -> str:
     """Names and values."""
-    lines = "".join(f"<dt>{escape(str(name))}</dt><dd>{escape(_fact(value))}</dd>\n" for name, value in values.items())
+    lines = "".join(f"<dt>{text(str(name))}</dt><dd>{text(_fact(value))}</dd>\n" for name, value in values.items())
     return f"<dl>\n{lines}</dl>\n" if lines else ""
 
 
@@ -294,7 +332,7 @@ def _fact(value: Any) -> str:
 
 def html_table(table: Table) -> str:
     """A table that scrolls on its own where the page is narrow."""
-    heads = "".join(f"<th>{escape(head)}</th>" for head in table.heads)
+    heads = "".join(f"<th>{text(head)}</th>" for head in table.heads)
     body = "".join(f"<tr>{''.join(map(_html_cell, line))}</tr>\n" for line in table.lines)
     kind = ' class="named"' if table.heads[1:2] == ["Method"] else ""
     return (
@@ -303,13 +341,13 @@ def html_table(table: Table) -> str:
 
 
 def _html_cell(cell: Cell) -> str:
-    detail = f"<small>{escape(cell.detail)}</small>" if cell.detail else ""
-    return f"<td>{escape(cell.text)}{detail}</td>"
+    detail = f"<small>{text(cell.detail)}</small>" if cell.detail else ""
+    return f"<td>{text(cell.text)}{detail}</td>"
 
 
 def _figure(picture: Picture) -> str:
     data = base64.b64encode(picture.path.read_bytes()).decode("ascii")
-    caption = escape(picture.caption)
+    caption = text(picture.caption)
     image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
     if picture.wide:
         return f'<figure><div class="wide">{image}</div><figcaption>{caption}</figcaption></figure>\n'

@@ -6,14 +6,16 @@ What the fields of `results.json` mean: `docs/results.md`.
 from __future__ import annotations
 
 import dataclasses
-import json
+import reprlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import sgm
 
-from .tables import NONE, PAPER_ENVIRONMENT, PHASES, Pooled, Row, last_stages, pool
+from .checks import NUMBER, TEXT, Several, Shape, check, check_row
+from .folder import read_json
+from .tables import NONE, PAPER_ENVIRONMENT, Pooled, Row, last_stages, pool
 
 RESULTS = Path("results")  # those that come with the repository
 # By how the environment begins; of PointEnv's mazes only the paper's.
@@ -21,7 +23,7 @@ BENCHMARKS = {PAPER_ENVIRONMENT: "point", "doom:": "doom", "safety:": "safety"}
 BENCH = RESULTS / "navigation" / "bench.json"
 _SPEED = "Time to take an action"  # how the section of bench.json begins
 _DOOM_POLICIES = {"sptm+sgm": "first-failure", "ours": "belief", "ours-random-goals": "belief"}
-_COUNTS = ("episodes", "successes", "seed", "cleanup_steps")
+_SPEED_LINES: Shape = Several({"method": TEXT, "ours_s": NUMBER, "reference_s": NUMBER, "nodes": NUMBER})
 _UNKNOWN: Row = dict.fromkeys(("mean_steps", "nodes", "edges", "seconds_per_action"))
 # What the paper's PointEnv is; a run with other values comes after those that have these.
 _POINT: dict[str, Any] = {"criterion": "two-way", "difficulty": 0.95, "resize": 5, "buffer_size": 1000}
@@ -141,9 +143,10 @@ def _runs(folders: Sequence[Path]) -> tuple[list[Run], tuple[str, ...]]:
             facts = _read(path)
             schema = facts.get("schema")
             if schema == 1:
+                check(facts, {"settings": {}}, str(path))
                 runs.setdefault(path.resolve(), Run(path.parent, given, facts))
             else:
-                notes[f"{path} was not read: it has schema {schema!r}, known is 1."] = None
+                notes[f"{path} was not read: it has schema {reprlib.repr(schema)}, known is 1."] = None
     return list(runs.values()), tuple(notes)
 
 
@@ -189,10 +192,7 @@ def differing(series: Iterable[Series]) -> list[str]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise sgm.SGMError(f"{path} is not JSON ({error}): make it again, or give other folders with --runs") from error
+    content = read_json(path, "make it again, or give other folders with --runs")
     return content if isinstance(content, dict) else {}
 
 
@@ -200,7 +200,7 @@ def _series(run: Run) -> list[Series]:
     """The series of the paper's benchmarks that a run has; other environments are left out."""
     rows, path = run.facts.get("rows"), run.folder / "results.json"
     if not isinstance(rows, list):
-        raise sgm.SGMError(f"{path} has no list of rows: see docs/results.md for what is accepted")
+        raise sgm.StoreError(f"{path} has no list of rows: see docs/results.md for what is accepted")
     groups: dict[tuple[str, str, str, str, str], list[Row]] = {}
     for number, row in enumerate(rows):
         row = _complete(row, f"row {number} of {path}")
@@ -211,7 +211,7 @@ def _series(run: Run) -> list[Series]:
     for key, mine in groups.items():
         once = {(row["phase"], row["cleanup_steps"], row["seed"]) for row in mine}
         if len(once) < len(mine):
-            raise sgm.SGMError(
+            raise sgm.StoreError(
                 f"{path} has rows of {' '.join(filter(None, key[1:]))} that cannot be told apart: "
                 "expected one for each seed, phase and number of cleanup steps"
             )
@@ -223,19 +223,11 @@ def _series(run: Run) -> list[Series]:
 
 def _complete(row: Any, what: str) -> Row:
     """A row with everything that pooling needs; what is not known is None."""
-    if not isinstance(row, dict) or "method" not in row:
-        raise sgm.SGMError(f"{what} has no method; accepted: rows as in docs/results.md")
-    environment = row.get("environment") or f"safety:rooms{row.get('layout', 0)}"
-    row = {**_UNKNOWN, "cleanup_steps": 0, **row, "environment": str(environment), "method": str(row["method"])}
-    row.setdefault("phase", "cleaned" if row["cleanup_steps"] else "initial")
-    for name in _COUNTS:
-        if not isinstance(row.get(name), int) or row[name] < (name == "episodes"):
-            raise sgm.SGMError(f"{what} has {name} {row.get(name)!r}; accepted: a whole number, see docs/results.md")
-    if row["phase"] not in PHASES or row["successes"] > row["episodes"]:
-        raise sgm.SGMError(
-            f"{what} has phase {row['phase']!r} and {row['successes']} successes in {row['episodes']} episodes; "
-            f"accepted: {', '.join(PHASES)}, and no more successes than episodes"
-        )
+    if isinstance(row, dict):
+        row = {**_UNKNOWN, "cleanup_steps": 0, **row}
+        row["environment"] = row.get("environment") or f"safety:rooms{row.get('layout', 0)}"
+        row.setdefault("phase", "cleaned" if row["cleanup_steps"] else "initial")
+    check_row(row, what)
     return row
 
 
@@ -253,7 +245,10 @@ def _speed(folders: Sequence[Path]) -> tuple[dict[str, dict[str, Any]], Run | No
     under = [sorted(folder.rglob("bench.json"), key=lambda path: (len(path.parts), path)) for folder in folders]
     for path in [*(path for paths in under for path in paths), *([BENCH] if BENCH.is_file() else [])]:
         facts = _read(path)
+        check(facts, {"sections": {}}, str(path))
         for heading, lines in (facts.get("sections") or {}).items():
             if heading.startswith(_SPEED):
-                return {line["method"]: line for line in lines if "method" in line}, Run(path, 0, facts)
+                check(lines, _SPEED_LINES, str(path), "Time to take an action")
+                known = [line for line in lines or () if line and line.get("method")]
+                return {line["method"]: line for line in known}, Run(path, 0, facts)
     return {}, None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 import sgm
 from sgm.navigation import Cleaner, Evaluation, MemorySight, OdometryNavigator, evaluate_tasks
 
-from .folder import claim, read_json, write_json
+from .folder import State, claim, read_array, read_arrays, read_choice, read_quality, write_json, writing
 from .provenance import provenance
 from .safety_networks import HELD_OUT, Networks, networks
 from .safety_settings import FREE, METHODS, POLICIES, SCHEMA, SafetySettings
@@ -61,7 +60,10 @@ class SafetyRun:
         self.command, self.settings, self.out, self.progress = command, settings, out, progress
         chosen = [f"layout{layout}/seed{seed}" for layout in settings.layouts for seed in settings.seeds]
         patterns = [f"{folder}/{end}" for folder in chosen for end in ("networks/*", "*.*", "*/*.*", "*/*/*.*")]
-        claim(out, settings, resume=resume, free=FREE, left_overs=patterns, constants={"agent": self.agent})
+        claim(
+            out, settings, resume=resume, free=FREE, left_overs=patterns, states=self._states(),
+            constants={"agent": self.agent},
+        )  # fmt: skip
 
     def run(self) -> Path:
         """Do everything; the path of the report."""
@@ -87,17 +89,14 @@ class SafetyRun:
 
     def write_results(self) -> list[dict[str, Any]]:
         """Gather the rows of all finished pieces of the folder, also those of other commands, into results.json."""
-        rows: list[dict[str, Any]] = []
         quality, choices = {}, {}
         for folder in sorted(self.out.glob("layout*/seed*")):
             name = f"{folder.parent.name}/{folder.name}"
-            quality[name] = read_json(folder / "networks" / "quality.json")
+            quality[name] = read_quality(folder / "networks")
             for method in METHODS:
-                if choice := read_json(folder / method / "choice.json"):
+                if choice := read_choice(folder / method):
                     choices[f"{name}/{method}"] = {**choice, "tried": len(choice["tried"])}
-                for policy in POLICIES:
-                    state = read_json(folder / method / policy / "state.json")
-                    rows += state["rows"] if state else []
+        rows = [row for state in self._states() for row in state.rows()]
         found = {
             name: sorted({row[key] for row in rows}, key=known.index if known else None)
             for name, key, known in (
@@ -117,6 +116,11 @@ class SafetyRun:
         }
         write_json(self.out / "results.json", content)
         return rows
+
+    def _states(self) -> list[State]:
+        """Of all pieces of the folder, also those of other commands."""
+        folders = sorted(self.out.glob("layout*/seed*"))
+        return [_state(folder, method, policy) for folder in folders for method in METHODS for policy in POLICIES]
 
     def folder(self, layout: int, seed: int) -> Path:
         """Where a piece is."""
@@ -212,11 +216,10 @@ class SafetyPiece:
             frames = found.frames.reshape(-1, *found.frames.shape[2:])
             chosen = np.random.default_rng(self._seed(2)).permutation(len(frames))[: self.settings.candidates]
             odometry = found.odometry.reshape(len(frames), -1)[chosen]
-            temporary = path.with_suffix(".new.npz")
-            np.savez_compressed(temporary, frames=frames[chosen], odometry=odometry)
-            os.replace(temporary, path)
-        with np.load(path) as stored:
-            return Buffer(stored["frames"], stored["odometry"])
+            with writing(path) as file:
+                np.savez_compressed(file, frames=frames[chosen], odometry=odometry)
+        stored = read_arrays(self.folder, path.name, "frames", "odometry")
+        return Buffer(stored["frames"], stored["odometry"])
 
     @cached_property
     def tasks(self) -> Tasks:
@@ -239,10 +242,9 @@ class SafetyPiece:
             folder.mkdir(parents=True, exist_ok=True)
             memory, chosen = self._build(method)
             memory.save(folder / "built.sgm")
-            temporary = folder / "places.new.npy"
-            np.save(temporary, self.buffer.odometry[chosen, :3])
-            os.replace(temporary, folder / "places.npy")
-        return self._load(folder / "built.sgm", policy), np.load(folder / "places.npy")
+            with writing(folder / "places.npy") as file:
+                np.save(file, self.buffer.odometry[chosen, :3])
+        return self._load(folder / "built.sgm", policy), read_array(folder, "places.npy")
 
     def _load(self, path: Path, policy: str) -> sgm.SparseGraphicalMemory:
         found = self.networks
@@ -279,19 +281,19 @@ class SafetyPiece:
     # -- one method under one policy -----------------------------------------------------------------------------
 
     def _finished(self, method: str, policy: str) -> bool:
-        state = read_json(self.folder / method / policy / "state.json")
-        return bool(state and state["done"] >= self.settings.cleanup_steps)
+        state = _state(self.folder, method, policy).read()
+        return state is not None and state["done"] >= self.settings.cleanup_steps
 
     def _run_chain(self, method: str, policy: str) -> None:
         """Evaluate, and clean up and evaluate by the schedule, from where it stands."""
-        folder = self.folder / method / policy
-        folder.mkdir(parents=True, exist_ok=True)
-        state = read_json(folder / "state.json")
+        kept = _state(self.folder, method, policy)
+        kept.folder.mkdir(parents=True, exist_ok=True)
+        state = kept.read()
         memory, places = self.memory(method, policy)
         if state is None:
-            state = self._keep(folder, memory, self._rows(method, policy, 0, memory, places, None), 0)
+            state = self._keep(kept, memory, self._rows(method, policy, 0, memory, places, None), 0)
         else:
-            memory = self._load(folder / state["memory"], policy)
+            memory = self._load(kept.memory_file(state), policy)
         for target in self.settings.schedule:
             if target <= state["done"]:
                 continue
@@ -303,19 +305,10 @@ class SafetyPiece:
             report = cleaner.run(target - state["done"], self.parent.progress)
             self.env.max_episode_steps = self.settings.episode_steps
             rows = [*state["rows"], *self._rows(method, policy, target, memory, places, report.seconds)]
-            state = self._keep(folder, memory, rows, target)
+            state = self._keep(kept, memory, rows, target)
 
-    def _keep(self, folder: Path, memory: sgm.SparseGraphicalMemory, rows: list[Any], done: int) -> dict[str, Any]:
-        """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
-        before = read_json(folder / "state.json")
-        final = done >= self.settings.cleanup_steps
-        name = "memory.sgm" if final else f"memory-{done}.sgm"
-        state = {"rows": rows, "done": done, "memory": name}
-        memory.save(folder / name)
-        write_json(folder / "state.json", state)
-        if before and before["memory"] != name:
-            (folder / before["memory"]).unlink(missing_ok=True)
-        return state
+    def _keep(self, kept: State, memory: sgm.SparseGraphicalMemory, rows: list[Any], done: int) -> dict[str, Any]:
+        return kept.keep(memory, rows, done, final=done >= self.settings.cleanup_steps)
 
     def _rows(
         self, method: str, policy: str, steps: int, memory: sgm.SparseGraphicalMemory, places: NDArray[np.float32],
@@ -374,6 +367,10 @@ class SafetyPiece:
             f"[{low:.1%}, {high:.1%}], {graph['nodes']:,} nodes, {graph['edges']:,} edges, "
             f"{graph['false_edges'] or 0:.1%} false, {graph['largest_part'] / graph['nodes']:.0%} connected"
         )
+
+
+def _state(piece: Path, method: str, policy: str) -> State:
+    return State(piece / method / policy, {"method": method, "policy": policy}, needed=("layout", "agent"))
 
 
 @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +12,7 @@ from sgm.memory.criteria import within
 from sgm.memory.settings import Settings
 from sgm.navigation import Trace, run_tasks
 
-from .folder import read_json, write_json
+from .folder import read_arrays, read_choice, write_json, writing
 from .safety_pictures import main_cut
 from .safety_truth import FALSE
 
@@ -53,11 +52,9 @@ def sources(folder: Path) -> list[str]:
 
 def is_written(folder: Path) -> bool:
     """Whether the evidence is there, from the memories that there are now."""
-    path = folder / "evidence.npz"
-    if not path.exists():
+    if not (folder / "evidence.npz").exists():
         return False
-    with np.load(path) as stored:
-        return list(stored["sources"]) == sources(folder)
+    return read_arrays(folder, "evidence.npz", "sources")["sources"].tolist() == sources(folder)
 
 
 def write(piece: SafetyPiece) -> None:
@@ -66,9 +63,8 @@ def write(piece: SafetyPiece) -> None:
     if method := _first(piece.folder, EPISODE, "places.npy"):
         write_json(piece.folder / "episode.json", _episode(piece, method))
     content = {"sources": np.array(sources(piece.folder)), **_views(piece, random), **_similar(piece, random)}
-    temporary = piece.folder / "evidence.new.npz"
-    np.savez_compressed(temporary, **content)
-    os.replace(temporary, piece.folder / "evidence.npz")
+    with writing(piece.folder / "evidence.npz") as file:
+        np.savez_compressed(file, **content)
 
 
 def _first(folder: Path, methods: tuple[str, ...], name: str) -> str | None:
@@ -177,9 +173,10 @@ def _similar(piece: SafetyPiece, random: np.random.Generator) -> dict[str, Any]:
 def _check(piece: SafetyPiece, name: str) -> Check | None:
     """A check with the threshold that was chosen for it; None if none was."""
     method = _first(piece.folder, CHECKS[name], "choice.json")
-    if method is None:
+    choice = read_choice(piece.folder / method) if method else None
+    if method is None or choice is None:
         return None
-    settings = Settings.fromdict(read_json(piece.folder / method / "choice.json")["settings"])
+    settings = Settings.fromdict(choice["settings"])
     frames, found = piece.buffer.frames, piece.networks
     if name == "perceptual":
         return Perceptual(np.asarray(found.features(frames), np.float32), settings.tau_p, settings.strict)

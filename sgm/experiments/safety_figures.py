@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import sgm
+from sgm.memory.errors import printable
 
 from . import plots
 from .safety_truth import FALSE
@@ -77,7 +78,7 @@ class Reasons(NamedTuple):
 
 def label(method: str) -> str:
     """What people call a method."""
-    return LABELS.get(method, method)
+    return LABELS.get(method, printable(method))
 
 
 def success_curves(

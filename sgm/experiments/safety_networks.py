@@ -13,7 +13,7 @@ import numpy as np
 
 import sgm
 
-from .folder import read_json, write_json
+from .folder import read_quality, write_json
 from .provenance import provenance
 from .safety_truth import FALSE
 
@@ -64,7 +64,7 @@ def networks(
         if not all(_path(folder, name).exists() for name in NAMES):
             _train(settings, folder, seed, rollouts(), say, command, progress)
         found = _load(folder)
-    if read_json(folder / "quality.json") is None:
+    if read_quality(folder) is None:
         judged = judge(found, held_out())
         write_json(folder / "quality.json", judged)
         say(judgement(judged))

@@ -5,9 +5,8 @@ What a run folder holds and what the fields of `results.json` mean: `docs/result
 
 from __future__ import annotations
 
-import json
+import reprlib
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sgm
+from sgm.memory.errors import printable
 
 from . import safety_figures as figures
 from . import safety_pictures as pictures
 from . import tables
-from .folder import find_file, read_array, read_arrays
-from .report import Gallery, band, document, facts, how, html_table, made_with, note, section
+from .checks import COUNT, QUALITY, TEXT, Each, Several, check
+from .folder import find_file, read_array, read_arrays, read_json, require_own_files, write_text
+from .report import BROKEN, Gallery, band, document, facts, how, html_table, made_with, note, section, text
 from .safety_figures import BEFORE, label
 from .safety_settings import METHODS, POLICIES
 from .safety_tables import (
@@ -50,9 +51,13 @@ DRAWN_POLICIES = ("first-failure", "belief")
 def write_report(folder: Path) -> Path:
     """Draw `figures/*.png` and write `report.html` from what a run folder holds; parts may be missing."""
     folder = Path(folder)
-    results = tables.read_results(folder)
+    require_own_files(folder)
+    results = tables.read_results(folder, "layout", "policy", "agent")
+    what = f"{folder / 'results.json'}"
+    check(results.get("quality"), Each(TEXT, QUALITY), what, "quality")
+    check(results.get("settings"), {"layouts": Several(COUNT)}, what, "settings")
     path = folder / "report.html"
-    path.write_text(_page(folder, results), encoding="utf-8")
+    write_text(path, _page(folder, results))
     return path
 
 
@@ -72,7 +77,7 @@ class LayoutFiles:
         """Look into a run folder."""
         self.folder, self.number = folder, layout
         names = (path.name[4:] for path in folder.glob(f"layout{layout}/seed*"))
-        self.seeds = sorted(int(name) for name in names if name.isdigit())
+        self.seeds = sorted(int(name) for name in names if name.isdecimal())
 
     @property
     def layout(self) -> Layout:
@@ -172,7 +177,7 @@ def _curves(groups: Mapping[Key, Sequence[Pooled]]) -> dict[tuple[str, str], lis
             key.method, [item.cleanup_steps for item in items], [_mean_rate(item) for item in items], low, high,
             [connected(item) for item in items],
         )  # fmt: skip
-        found.setdefault((key.policy, key.agent), []).append(curve)
+        found.setdefault((printable(key.policy), printable(key.agent)), []).append(curve)
     return found
 
 
@@ -269,20 +274,25 @@ def _draw_evidence(gallery: Gallery, files: LayoutFiles) -> None:
 
 
 def _sampled(data: Mapping[str, Any]) -> str:
-    """How often matches are false over many references."""
-    texts = [
-        f"{100 * false / passed:.1f} % of {passed:,} pass the {name} check falsely"
-        for name in ("perceptual", "two-way")
-        if f"{name}_sample" in data
-        for passed, false in [(int(count) for count in data[f"{name}_sample"])]
-        if passed
-    ]
-    return f" Over {int(data['references']):,} random references: {', '.join(texts)}." if texts else ""
+    """How often matches are false over many references; nothing if that cannot be read."""
+    try:
+        texts = [
+            f"{100 * false / passed:.1f} % of {passed:,} pass the {name} check falsely"
+            for name in ("perceptual", "two-way")
+            if f"{name}_sample" in data
+            for passed, false in [(int(count) for count in data[f"{name}_sample"])]
+            if passed
+        ]
+        return f" Over {int(data['references']):,} random references: {', '.join(texts)}." if texts else ""
+    except BROKEN:  # the figure itself says what is wrong
+        return ""
 
 
 def _draw_episode(path: Path, files: LayoutFiles, seed: int) -> None:
-    trace = json.loads(find_file(files.folder, files.name(seed, "episode.json")).read_text(encoding="utf-8"))
+    trace = read_json(find_file(files.folder, files.name(seed, "episode.json")))
     method = trace["method"]
+    if method not in METHODS:
+        raise sgm.StoreError(f"episode.json is of method {reprlib.repr(method)}; accepted: {', '.join(METHODS)}")
     pictures.episode(path, files.layout, files.places(seed, method), files.edges(seed, method), trace)
 
 
@@ -321,9 +331,10 @@ _QUALITY_NOTE = (
 
 def _page(folder: Path, results: dict[str, Any]) -> str:
     rows: list[Row] = results["rows"]
-    layouts = sorted({row["layout"] for row in rows}) or list((results.get("settings") or {}).get("layouts") or ())
+    asked = (results.get("settings") or {}).get("layouts") or ()
+    layouts = sorted({row["layout"] for row in rows} or {layout for layout in asked if layout is not None})
     files = [LayoutFiles(folder, layout) for layout in layouts]
-    thresholds = results.get("thresholds") or {}
+    thresholds = {name: choice for name, choice in (results.get("thresholds") or {}).items() if choice}
     compared = comparison_table(rows)
     quality = {name: judged for name, judged in (results.get("quality") or {}).items() if judged}
     parts = [
@@ -345,9 +356,7 @@ def _results(rows: Sequence[Row]) -> str:
     """A table for each agent."""
     agents = dict.fromkeys(key.agent for key in pooled(rows))
     found = {agent: success_table(row for row in rows if row["agent"] == agent) for agent in agents}
-    return "".join(
-        f"<h3>{escape(agent.capitalize())} agent</h3>\n{html_table(table)}" for agent, table in found.items()
-    )
+    return "".join(f"<h3>{text(agent.capitalize())} agent</h3>\n{html_table(table)}" for agent, table in found.items())
 
 
 def _figures(files: LayoutFiles, rows: Sequence[Row], layouts: int) -> str:

@@ -107,7 +107,7 @@ def _above(item: Pooled, rival: Pooled | None) -> Cell:
         {row["seed"]: str(row["outcomes"]) for row in (each.rows if each else ()) if row.get("outcomes")}
         for each in (item, rival)
     )
-    seeds = [seed for seed in mine if seed in theirs]
+    seeds = [seed for seed in mine if len(theirs.get(seed, "")) == len(mine[seed])]
     if not seeds:
         return Cell(NONE)
     outcomes = [np.array(list("".join(each[seed] for seed in seeds))) == "1" for each in (mine, theirs)]
@@ -194,7 +194,7 @@ _THRESHOLDS = {"tau_a": "τ_a, steps", "tau_p": "τ_p", "size": "size, nodes"}
 
 def quality_table(quality: Mapping[str, Any]) -> Table:
     """How good the distance of each piece is, and how it was calibrated."""
-    known = {name: judged["distance"] for name, judged in quality.items() if judged.get("distance")}
+    known = {name: judged["distance"] for name, judged in quality.items() if judged and judged.get("distance")}
     recalls = sorted({recall for found in known.values() for recall in found.get("precision") or {}}, key=float)
     lags = sorted({lag for found in known.values() for lag in _medians(found)}, key=int)
     shown = [lags[0], lags[len(lags) // 2], lags[-1]] if len(lags) > 3 else lags

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import reprlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import sgm
+from sgm.memory.errors import printable
 from sgm.navigation import wilson
 
+from .checks import PHASES, RESULTS, check, check_row
+from .folder import read_json
+
 SCHEMA = 1
-PHASES = ("initial", "filtered", "cleaned")
 LABELS = {
     "sorb": "SoRB", "sorb+sgm": "SoRB + SGM", "d3pg": "D3PG", "ddpg+her": "DDPG + HER", "sac+her": "SAC + HER",
     "random": "random actions", "controller": "visual controller", "sptm": "SPTM", "dense": "dense oracle",
@@ -30,10 +34,6 @@ PAPER_FINAL = {"sorb": (0.28, "paper, SoRB: 28 %\n(400k steps)"), "sorb+sgm": (1
 NONE = "–"
 
 Row = dict[str, Any]
-_NEEDED = (
-    "environment", "method", "seed", "phase", "cleanup_steps", "episodes", "successes", "mean_steps", "nodes", "edges",
-    "seconds_per_action",
-)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,31 +101,21 @@ class Table(NamedTuple):
 # -- reading -----------------------------------------------------------------------------------------------------
 
 
-def read_results(folder: Path) -> dict[str, Any]:
-    """The content of `results.json`; SGMError if it is not what this version reads."""
+def read_results(folder: Path, *needed: str) -> dict[str, Any]:
+    """The content of `results.json`, with these fields in every row; SGMError if it is not what this version reads."""
     path = folder / "results.json"
-    try:
-        results = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise sgm.SGMError(f"{folder} holds no results.json: give the folder of a run (sgm run)") from error
-    except ValueError as error:
-        raise sgm.SGMError(f"{path} is not JSON ({error}): run again with the same --out") from error
+    results = read_json(path, "run again with the same --out")
+    if results is None and not path.exists():
+        raise sgm.StoreError(f"{folder} holds no results.json: give the folder of a run (sgm run)")
     schema = results.get("schema") if isinstance(results, dict) else None
     if schema != SCHEMA:
-        raise sgm.SGMError(f"{path} has schema {schema!r}; this version of sgm reads schema {SCHEMA}")
+        raise sgm.StoreError(f"{path} has schema {reprlib.repr(schema)}; this version of sgm reads schema {SCHEMA}")
     if not isinstance(results.get("rows"), list):
-        raise sgm.SGMError(f"{path} has no list of rows: see docs/results.md for what is accepted")
+        raise sgm.StoreError(f"{path} has no list of rows: see docs/results.md for what is accepted")
+    check(results, RESULTS, str(path))
     for number, row in enumerate(results["rows"]):
-        check_row(row, f"row {number} of {path}")
+        check_row(row, f"row {number} of {path}", needed)
     return results
-
-
-def check_row(row: Row, what: str = "a row") -> None:
-    """SGMError unless the row has every field that tables are made from."""
-    if missing := [name for name in _NEEDED if name not in row]:
-        raise sgm.SGMError(f"{what} has no {', '.join(missing)}; accepted: rows as in docs/results.md")
-    if row["phase"] not in PHASES:
-        raise sgm.SGMError(f"{what} has phase {row['phase']!r}; accepted: {', '.join(PHASES)}")
 
 
 # -- pooling -----------------------------------------------------------------------------------------------------
@@ -145,7 +135,7 @@ def _pool_group(rows: Sequence[Row]) -> Pooled:
     first, reasons = rows[0], dict[str, int]()
     for row in rows:
         for reason, count in (row.get("reasons") or {}).items():
-            reasons[reason] = reasons.get(reason, 0) + count
+            reasons[reason] = reasons.get(reason, 0) + (count or 0)
     arrived = [(row["mean_steps"], row["successes"]) for row in rows if row["mean_steps"] is not None]
     arrivals = sum(count for _, count in arrived)
     return Pooled(
@@ -254,12 +244,16 @@ def stage_table(stages: Sequence[Pooled]) -> Table:
 
 def markdown_table(rows: Iterable[Row]) -> str:
     """The main table in Markdown."""
-    table = main_table(rows)
-    texts = [table.heads, *([_plain(cell).replace("|", "\\|") for cell in line] for line in table.lines)]
-    lines = [f"| {' | '.join(line)} |" for line in texts]
+    return markdown(main_table(rows)) + "\n"
+
+
+def markdown(table: Table) -> str:
+    """A table in Markdown; its first columns, up to the method, begin at the left."""
+    escaped = [[text.replace("|", "\\|") for text in line] for line in texts(table)]
+    lines = [f"| {' | '.join(line)} |" for line in escaped]
     left = table.heads.index("Method") + 1
     rule = "|" + "|".join(["---"] * left + ["---:"] * (len(table.heads) - left)) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]]) + "\n"
+    return "\n".join([lines[0], rule, *lines[1:]])
 
 
 def console_table(rows: Iterable[Row]) -> str:
@@ -269,20 +263,26 @@ def console_table(rows: Iterable[Row]) -> str:
 
 def columns(table: Table) -> str:
     """A table in columns of plain text; its first columns, up to the method, begin at the left."""
-    texts = [table.heads, *([_plain(cell) for cell in line] for line in table.lines)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    shown = texts(table)
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     left = table.heads.index("Method") + 1
     aligned = [f"<{width}" if number < left else f">{width}" for number, width in enumerate(widths)]
-    lines = ["  ".join(map(format, line, aligned)).rstrip() for line in texts]
+    lines = ["  ".join(map(format, line, aligned)).rstrip() for line in shown]
     return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
 
 
 def label(method: str) -> str:
     """What people call a method."""
-    return LABELS.get(method, method)
+    return LABELS.get(method, printable(method))
 
 
-def _plain(cell: Cell) -> str:
+def texts(table: Table) -> list[list[str]]:
+    """The heads and the lines of a table as plain text, in which nothing is left that a terminal would obey."""
+    return [list(map(printable, table.heads)), *([printable(plain(cell)) for cell in line] for line in table.lines)]
+
+
+def plain(cell: Cell) -> str:
+    """A cell as text."""
     return f"{cell.text} [{cell.detail}]" if cell.detail else cell.text
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 from gymnasium.vector import VectorEnv
-from tqdm import tqdm
 
 from sgm.memory import EmptyMemory, InputError
+from sgm.memory.progress import progress_bar
 
 from .evaluation import rest
 from .goals import Goals, make_goals
@@ -81,7 +81,7 @@ class Cleaner:
         """Take so many environment steps, all agents together."""
         begin, before = time.perf_counter(), (self.steps, self.episodes, self.arrived)
         removed = len(self.navigator.memory.removed().source)
-        with tqdm(total=steps, desc="clean up", unit="step", disable=not progress, leave=False) as bar:
+        with progress_bar(shown=progress, total=steps, desc="clean up", unit="step", leave=False) as bar:
             while (left := steps - (self.steps - before[0])) > 0:
                 bar.update(self._step(left))
         taken, episodes, arrived = (

@@ -11,9 +11,9 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from sgm.memory import InputError
+from sgm.memory.progress import progress_bar
 
 from .navigator import FOLLOWING, LOST, NOWHERE, Navigator
 from .trace import Trace
@@ -169,7 +169,7 @@ def run_episodes(
     active, successes = np.ones(number, np.bool_), np.zeros(number, np.bool_)
     steps, seconds = np.zeros(number, np.int64), 0.0
     recorded = [Trace(goal) for goal in observation["desired_goal"][:traces]]
-    with tqdm(total=number, desc="evaluate", unit="episode", disable=not progress, leave=False) as bar:
+    with progress_bar(shown=progress, total=number, desc="evaluate", unit="episode", leave=False) as bar:
         while active.any():
             start = time.perf_counter()
             seen = observation[getattr(agent, "senses", "observation")]

@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from sgm.memory import InputError
+from sgm.memory.progress import progress_bar
 
 from .evaluation import Agent, Evaluation, rest
 from .navigator import FOLLOWING, LOST, Navigator
@@ -65,7 +65,7 @@ def run_tasks(
     observation: dict[str, Any] = {}
     infos: dict[str, Any] = {}
     seconds = 0.0
-    with tqdm(total=total, desc="evaluate", unit="episode", disable=not progress, leave=False) as bar:
+    with progress_bar(shown=progress, total=total, desc="evaluate", unit="episode", leave=False) as bar:
         while True:
             free = np.flatnonzero(task < 0)[: total - waiting]
             if len(free):

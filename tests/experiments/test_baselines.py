@@ -142,6 +142,20 @@ class TestFiles:
         assert (run["name"], run["steps"], run["seed"]) == ("ddpg+her", STEPS, 0)
         assert run["environment"]["max_episode_steps"] == 20 and run["environment"]["prob_near"] == 0.8
 
+    @pytest.mark.parametrize(
+        "run", [None, "", "{", "[]", "{}", '{"name": 3}', '{"name": "ppo"}', '{"name": "sac+her"}']
+    )
+    def test_a_file_of_the_right_format_without_weights_is_refused(self, tmp_path, run):
+        import torch
+
+        from sgm.distances.distributional import write_tensors
+
+        path = tmp_path / "weights.safetensors"
+        facts = {"format": "sgm-baseline-1", **({} if run is None else {"run": run})}
+        write_tensors(path, {"a": torch.zeros(1)}, facts)
+        with pytest.raises(sgm.StoreError, match="weights.safetensors holds no weights of a baseline.*move it away"):
+            load_baseline(path)
+
     @pytest.mark.usefixtures("no_training")
     def test_a_file_under_a_wrong_name_is_refused(self, tmp_path):
         train("ddpg+her", tmp_path, seed=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 
@@ -91,6 +92,20 @@ def test_a_run_interrupted_anywhere_goes_on_to_the_same_result(finished, tmp_pat
     assert interruptions == 4
     again = json.loads((tmp_path / "results.json").read_text())
     assert timeless(again) == timeless(finished[1])
+
+
+@pytest.mark.parametrize("left", ["", '{"rows": [{"environment": "point:Fo'], ids=["empty", "half-written"])
+def test_a_state_that_a_crash_has_damaged_is_named_and_once_removed_the_run_goes_on(finished, tmp_path, capsys, left):
+    out = tmp_path / "run"
+    shutil.copytree(finished[0], out)
+    state = out / "seed0" / "sorb" / "state.json"
+    state.write_text(left)
+    assert main(["run", "point", *TINY, "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert str(state) in said and "remove the file, and this part of the run is made again" in said
+    assert "--no-resume" in said
+    state.unlink()
+    assert timeless(run(out)) == timeless(finished[1])
 
 
 def test_other_settings_in_the_same_folder_are_refused_and_more_methods_are_not(finished, capsys):

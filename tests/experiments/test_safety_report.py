@@ -346,7 +346,8 @@ def test_the_two_way_check_is_the_one_that_building_makes(scope):
             memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), **{**settings, "criterion": "none"})
             memory.extend(standing)
             merging = sgm.SparseGraphicalMemory(sgm.TableDistance(table), **settings)
-            merging._set_up(merging.distance, None, merging.settings, merging.policy, memory._nodes, memory._graph)
+            given = memory._nodes, memory._graph, memory._log
+            merging._set_up(merging.distance, None, merging.settings, merging.policy, *given)
             check = safety_evidence.TwoWay(table, nodes, merging.settings)
             alike = picture in safety_evidence.passed(check, reference, np.zeros((7, 2))).rows
             assert alike == (merging.add(picture) == 0)  # the reference is the first node, and the first that passes

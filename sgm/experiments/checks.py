@@ -1,0 +1,141 @@
+"""What the values of a run's JSON files must be before anything is computed or drawn from them.
+
+A run folder may come from somebody else. Whatever in it is not as `docs/results.md` says is a StoreError, which escapes
+what a terminal would obey.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import sgm
+
+PHASES = ("initial", "filtered", "cleaned")
+LARGEST = 2**53  # whole numbers beyond it are not exact as floats
+_HINT = "see docs/results.md"
+
+
+class Kind(NamedTuple):
+    """What a value may be: in words, and as a test."""
+
+    text: str
+    holds: Callable[[Any], bool]
+
+
+class Each(NamedTuple):
+    """An object in which all names are of one kind, and all values of one shape."""
+
+    names: Kind
+    values: Shape
+
+
+class Several(NamedTuple):
+    """A list whose items are all of one shape."""
+
+    items: Shape
+
+
+Shape: TypeAlias = "Kind | Each | Several | dict[str, Shape]"  # a dict: an object, and the shapes of some of its values
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= LARGEST
+
+
+def _is_numeral(value: Any) -> bool:
+    return type(value) is str and len(value) <= 20 and value.isascii() and value.replace(".", "", 1).isdigit()
+
+
+TEXT = Kind("text", lambda value: type(value) is str)
+COUNT = Kind("a whole number, 0 or more", _is_count)
+SOME = Kind("a whole number, 1 or more", lambda value: _is_count(value) and value > 0)
+NUMBER = Kind("a number", lambda value: type(value) in (int, float) and abs(value) <= LARGEST)
+NUMERAL = Kind("a number in digits", _is_numeral)
+DIGITS = Kind("a whole number in digits", lambda value: _is_numeral(value) and value.isdigit())
+PHASE = Kind(", ".join(PHASES), lambda value: value in PHASES)
+OUTCOMES = Kind("a 1 or a 0 for each task", lambda value: type(value) is str and not value.strip("01"))
+
+LEVEL: Shape = {"episodes": COUNT, "successes": COUNT, "mean_steps": NUMBER}
+NEEDED: dict[str, Shape] = {
+    "environment": TEXT, "method": TEXT, "seed": COUNT, "phase": PHASE, "cleanup_steps": COUNT, "episodes": SOME,
+    "successes": COUNT,
+}  # fmt: skip
+KNOWN: dict[str, Shape] = {  # null where there is nothing to know
+    "mean_steps": NUMBER, "nodes": NUMBER, "edges": NUMBER, "seconds_per_action": NUMBER,
+}  # fmt: skip
+OPTIONAL: dict[str, Shape] = {
+    "reasons": Each(TEXT, COUNT), "largest_part": NUMBER, "levels": Each(TEXT, LEVEL), "false_edges": NUMBER,
+    "lost_engines": COUNT, "layout": COUNT, "policy": TEXT, "agent": TEXT, "cleanup_seconds": NUMBER,
+    "true_part": NUMBER, "false_starts": NUMBER, "false_goals": NUMBER, "outcomes": OUTCOMES,
+}  # fmt: skip
+QUALITY: Shape = {
+    "distance": {
+        "auc": NUMBER,
+        "precision": Each(NUMERAL, {"precision": NUMBER, "false": NUMBER, "false_share": NUMBER}),
+        "calibration": {"medians": Each(DIGITS, NUMBER)},
+    },
+    "controller": {"accuracy": Each(TEXT, NUMBER)},
+}
+CHOICE: Shape = {
+    "name": TEXT, "settings": {}, "asked": NUMBER, "nodes": NUMBER, "edges": NUMBER, "largest_part": NUMBER,
+}  # fmt: skip
+RESULTS: Shape = {"settings": {}, "agent": {}, "versions": {}, "quality": {}, "thresholds": Each(TEXT, CHOICE)}
+
+
+def check(value: Any, shape: Shape, what: str, name: str = "") -> None:
+    """StoreError unless a value has a shape; null is accepted everywhere, as what is not known.
+
+    Args:
+        value: what a file holds.
+        shape: what it should be.
+        what: the file, or the row of it, that the value belongs to.
+        name: of the value in there, with dots between the parts.
+    """
+    if value is None:
+        return
+    begin = f"{name}." if name else ""
+    if isinstance(shape, Kind):
+        _require(shape.holds(value), value, shape.text, what, name)
+    elif isinstance(shape, Several):
+        _require(isinstance(value, list), value, "a list", what, name)
+        for number, item in enumerate(value):
+            check(item, shape.items, what, f"{begin}{number}")
+    else:
+        _require(isinstance(value, dict), value, "an object", what, name)
+        if isinstance(shape, Each):
+            for key in value:
+                _require(shape.names.holds(key), key, shape.names.text, what, f"{begin}name")
+            shape = dict.fromkeys(value, shape.values)
+        for key, expected in shape.items():
+            check(value.get(key), expected, what, begin + reprlib.repr(key).strip("'"))
+
+
+def check_row(row: Any, what: str = "a row", needed: tuple[str, ...] = ()) -> None:
+    """StoreError unless a row has every field that tables are made from, these too, and all of the right kind."""
+    _require(isinstance(row, dict), row, "an object", what)
+    every = (*NEEDED, *KNOWN, *needed)
+    if missing := [name for name in every if name not in row]:
+        raise sgm.StoreError(f"{what} has no {', '.join(missing)}; accepted: rows as in docs/results.md")
+    check(row, {**NEEDED, **KNOWN, **OPTIONAL}, what)
+    for name in (*NEEDED, *needed):
+        shape = NEEDED.get(name) or OPTIONAL[name]
+        _require(row[name] is not None, None, shape.text if isinstance(shape, Kind) else "an object", what, name)
+    if row["successes"] > row["episodes"]:
+        raise sgm.StoreError(
+            f"{what} has {row['successes']} successes in {row['episodes']} episodes; "
+            f"accepted: no more successes than episodes, {_HINT}"
+        )
+
+
+def check_facts(row: Mapping[str, Any], facts: Mapping[str, Any], what: str) -> None:
+    """StoreError unless a row says these facts."""
+    for name, value in facts.items():
+        _require(row.get(name) == value, row.get(name), f"{value!r}, after the folder", what, name)
+
+
+def _require(holds: bool, value: Any, text: str, what: str, name: str = "") -> None:
+    if not holds:
+        shown = f"has {name} {reprlib.repr(value)}" if name else f"is {reprlib.repr(value)}"
+        raise sgm.StoreError(f"{what} {shown}; accepted: {text}, {_HINT}")
