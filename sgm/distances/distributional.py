@@ -186,6 +186,8 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
     try:
         save_file(tensors, unfinished, metadata)
         unfinished.chmod(0o644)  # safetensors lets only the owner read, but run folders are shared
+        with unfinished.open("rb+") as file:
+            os.fsync(file.fileno())
         os.replace(unfinished, target)
     finally:
         unfinished.unlink(missing_ok=True)

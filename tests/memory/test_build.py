@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import sgm
 from benchmarks.reference import ReferenceMemory
 from tests.conftest import plane, tables
-from tests.memory.oracle import Oracle, edge_list
+from tests.memory.oracle import build_sparse_graph, edge_list
 
 CONSISTENCIES = ["two-way", "incoming", "outgoing"]
 
@@ -42,11 +42,12 @@ def test_any_block_size_gives_the_graph_of_algorithm_1(case, block):
     table, features, settings = case
     memory = memory_over(table, features, **settings)
     report = memory.extend(np.arange(len(table)), block=block)
-    oracle = Oracle(table, features, **settings)
-    assert memory.nodes.tolist() == oracle.nodes
-    assert report.assignment.tolist() == memory.assignment.tolist() == oracle.assignment
-    assert edge_list(memory.edges(filtered=False)) == oracle.edges(filtered=False)
-    assert edge_list(memory.edges()) == oracle.edges(filtered=True)
+    graph, nearest = build_sparse_graph(range(len(table)), table, features, **settings)
+    assert memory.nodes.tolist() == graph.nodes
+    assert report.assignment.tolist() == memory.assignment.tolist() == graph.assignment
+    assert edge_list(memory.edges(filtered=False)) == graph.edges()
+    assert edge_list(memory.edges()) == nearest
+    np.testing.assert_array_equal(memory.features, np.stack(graph.features))
     assert report.added == len(memory) and report.added + report.merged == len(table)
 
 
@@ -146,11 +147,12 @@ def test_uniform_keeps_a_seeded_sample_of_the_given_size(world):
 
 def test_a_merge_moves_the_feature_when_averaging_is_on(world):
     points, table = world
-    memory = memory_over(table, points, tau_p=3.0, tau_a=4.0, max_dist=6.0, feature_average=0.05)
+    settings = {"tau_p": 3.0, "tau_a": 4.0, "max_dist": 6.0, "feature_average": 0.05}
+    memory = memory_over(table, points, **settings)
     memory.extend(np.arange(120))
-    oracle = Oracle(table, points, "two-way", 4.0, 3.0, 6.0, 5, "neighbors", 0.05)
-    assert memory.nodes.tolist() == oracle.nodes and len(memory) < 120
-    np.testing.assert_array_equal(memory.features, np.stack(oracle.features))
+    graph, _ = build_sparse_graph(range(120), table, points, **settings)
+    assert memory.nodes.tolist() == graph.nodes and len(memory) < 120
+    np.testing.assert_array_equal(memory.features, np.stack(graph.features))
     assert not np.array_equal(memory.features, points[memory.nodes])
 
 
