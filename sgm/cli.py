@@ -388,7 +388,8 @@ def _repair(options: argparse.Namespace) -> None:
     from sgm.memory.repair import repair
 
     result = repair(options.file, options.out, progress=True)
-    print(f"wrote {options.out}: {printable(str(result))}")
+    kept = ", ".join(f"{number:,} {name}" for name, number in result.kept.items() if number)
+    print(f"wrote {options.out}: {kept or 'an empty memory'}")
     for text in result.lost:
         print(f"lost: {printable(text)}")
     if not result.lost:

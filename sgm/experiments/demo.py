@@ -60,10 +60,10 @@ def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -
     memory = sgm.SparseGraphicalMemory(
         distance, features=lambda rows: positions[np.asarray(rows, int)], tau_p=2.0, tau_a=3.0, max_dist=5.0, k=8
     )
-    report = memory.extend(np.arange(observations), progress=True)
+    report = memory.extend(np.arange(observations), attributes={"position": positions}, progress=True)
     print(f"{observations} observations: {report.added} nodes, {report.merged} merged")
     start, goal = (int(np.linalg.norm(positions - place, axis=1).argmin()) for place in ENDS)
-    places = positions[memory.nodes]
+    places = memory.attributes["position"]
     first = plan = memory.plan(start, goal)
     print(f"first plan: {len(plan)} nodes, {plan.total:.1f} steps")
     while blocked := first_blocked_leg(maze, places, plan.nodes):
