@@ -360,7 +360,7 @@ def describe(path: Path, memory: sgm.SparseGraphicalMemory) -> dict[str, Any]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from sgm.memory.repair import check
+    from sgm.memory.check import check
 
     verdict = check(options.file)
     for text in verdict.notes:

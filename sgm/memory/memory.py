@@ -525,7 +525,7 @@ class SparseGraphicalMemory:
         if (u is None) != (v is None):
             raise InputError(f"restore takes both ends of an edge, or none; got u={shortened(u)}, v={shortened(v)}")
         self._require_writable()
-        edges = list(self._graph.evidence) if u is None else [self._edge(u, v)]
+        edges = sorted(self._graph.evidence) if u is None else [self._edge(u, v)]
         return self._cleanup.restore(edges, self._store)
 
     # -- history -------------------------------------------------------------------------------------------------
@@ -687,20 +687,18 @@ class SparseGraphicalMemory:
                 contents, file = read(target)
                 memory = cls._from_contents(target, contents, distance, features, policy)
                 check_settings(target, memory.settings, settings)
-                if keep_events != "as it is":
-                    memory._log.keep = _keep(keep_events)
             else:
                 check_names(settings)
-                keep = KEEP_EVENTS if keep_events == "as it is" else keep_events
-                chosen = policy or "first-failure"
-                memory = cls(distance, features, policy=chosen, keep_events=keep, **settings)  # type: ignore[arg-type]
+                memory = cls(distance, features, policy=policy or "first-failure", **settings)
                 contents = Contents(memory._nodes, memory._graph, memory._log, memory._meta())
                 file = store.create(target, contents)
-            meta = memory._meta()
-            live = store.Store(target, lock, {"keep_events": meta["keep_events"], **contents.meta}, file, synchronous)
+            live = store.Store(target, lock, contents.meta, file, synchronous)
             try:
-                if not live.knows(meta):
-                    live.write_meta(meta)
+                if (newer := live.newer()) is not None:
+                    memory = cls._from_contents(target, newer, distance, features, policy)
+                if keep_events != "as it is":
+                    memory._log.keep = _keep(keep_events)
+                live.write_changed_meta(memory._meta())
             except BaseException:
                 live.close()
                 raise

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from .attributes import check_name
 from .errors import InputError, SGMError, StoreError
-from .events import EVENT, GROWTH, KINDS, NO_EPISODE, EventLog, numbered
+from .events import EVENT, GROWTH, KINDS, NO_EPISODE, WALKED, EventLog, numbered
 from .graph import Graph
 from .nodes import Nodes
 from .policies import Evidence
@@ -95,12 +95,15 @@ def read(path: Path) -> tuple[Contents, FileState]:
         raise StoreError(f"{path} is not a file: expected a memory file written by save() or open()")
     with reading(path) as connection, damaged(path):
         version = check_header(connection, path)
-        return _read_contents(connection, version)
+        return read_contents(connection, version)
 
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in a read transaction. What a killed writer left half done is completed or taken back first."""
+    if not path.stat().st_size:
+        # SQLite would take it for a new file, and delete the log beside it.
+        raise StoreError(f"{path} is empty: expected a memory file written by save() or open()")
     with translated(path):
         connection = _begun(path)
     try:
@@ -133,8 +136,9 @@ def _begin(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection in SQLite's mode "ro", "rw" or "rwc", which the memory's own lock gives to one thread at a time."""
+    """A connection in SQLite's mode "ro" or "rw", which the memory's own lock gives to one thread at a time."""
     refuse_forked(path)
+    refuse_planted(path)
     uri = f"{path.as_uri()}?mode={mode}"
     connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     try:
@@ -161,12 +165,35 @@ def refuse_forked(path: Path) -> None:
                 )
 
 
+def refuse_planted(path: Path) -> None:
+    """Keep SQLite from writing through links beside a file, and from deleting what a journal names."""
+    for suffix in ("-wal", "-journal", "-shm"):
+        beside = path.with_name(path.name + suffix)
+        if beside.is_symlink():
+            raise StoreError(f"{beside} is a link, which SQLite does not make, and is left alone: remove it")
+    if names_another_file(path):
+        raise StoreError(
+            f"{path.name}-journal beside {path} names another file, which SQLite would delete. No journal of this "
+            "library does that: remove it"
+        )
+
+
+def names_another_file(path: Path) -> bool:
+    """Whether a journal beside a file ends with the name of another file, as one of several databases at once does."""
+    journal = path.with_name(path.name + "-journal")
+    if not journal.is_file():
+        return False
+    with open(journal, "rb") as file:
+        file.seek(max(0, journal.stat().st_size - 8))
+        return file.read() == b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+
+
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
     """Turn SQLite's errors into ours."""
     try:
         yield
-    except (sqlite3.Error, UnicodeError) as error:
+    except (sqlite3.Error, UnicodeError, OSError) as error:
         raise StoreError(f"{path} cannot be used as a memory file: {error}") from None
 
 
@@ -208,7 +235,8 @@ def check_header(connection: sqlite3.Connection, path: Path) -> int:
 # -- contents ----------------------------------------------------------------------------------------------------
 
 
-def _read_contents(connection: sqlite3.Connection, version: int) -> tuple[Contents, FileState]:
+def read_contents(connection: sqlite3.Connection, version: int) -> tuple[Contents, FileState]:
+    """Everything in a file of this schema version, checked."""
     meta, total = read_meta(connection)
     file = FileState(schema=version)
     nodes, more = read_nodes(connection, meta["observation"])
@@ -229,6 +257,7 @@ def _read_contents(connection: sqlite3.Connection, version: int) -> tuple[Conten
         total += state_crc(folded, folded_records)
         graph.evidence, records = log.replayed()
         check_growth(log, len(nodes), len(graph), len(nodes.assignment))
+        check_past(log, nodes, graph)
     total += more
     if type(checksum) is not int or total != checksum:
         raise StoreError(f"its rows do not add up to its checksum ({total}, not {checksum}): it was changed by hand")
@@ -290,7 +319,7 @@ def read_nodes(connection: sqlite3.Connection, form: Any) -> tuple[Nodes, int]:
             None if features[0] is None else _matrix(features),
             None if kept is None else np.stack(observations),
         )
-    return nodes, total + _read_assignments(connection, nodes)
+    return nodes, total + read_assignments(connection, nodes)
 
 
 def unpack_size(number: int, size: int, packed: int) -> None:
@@ -302,7 +331,8 @@ def unpack_size(number: int, size: int, packed: int) -> None:
         )
 
 
-def _read_assignments(connection: sqlite3.Connection, nodes: Nodes) -> int:
+def read_assignments(connection: sqlite3.Connection, nodes: Nodes) -> int:
+    """Put the assignment of observations into `nodes`; the sum of its rows."""
     total = 0
     for first, blob in connection.execute("SELECT first, nodes FROM assignments ORDER BY first"):
         run = np.frombuffer(blob, "<i8")
@@ -328,12 +358,11 @@ def read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
     rows = np.empty(number, EDGE)
     rows["id"] = np.arange(number)
     source, target, distance, temporal = values
-    for name, column in (("source", source), ("target", target)):
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows["source"], rows["target"], rows["distance"], rows["temporal"] = source, target, distance, temporal != 0
+    for column in (source, target):
         if number and not (column.min() >= 0 and column.max() < nodes):
             raise StoreError(f"its {number} edges join nodes it does not have")
-        rows[name] = column
-    with np.errstate(over="ignore"):
-        rows["distance"], rows["temporal"] = distance, temporal != 0
     odd = (source != rows["source"]) | (target != rows["target"]) | ~(distance >= 0)
     finite = np.isfinite(rows["distance"])
     odd |= ((temporal != 0) & (temporal != 1)) | (~finite & (temporal == 0))
@@ -435,6 +464,28 @@ def check_growth(log: EventLog, nodes: int, edges: int, observations: int) -> No
         raise StoreError("its events do not fit the nodes and edges there were")
     if len(log.rows) and (not len(growth) or growth[0, 0] > log.folded):
         raise StoreError("it does not say how many nodes and edges there were when its events happened")
+
+
+def check_past(log: EventLog, nodes: Nodes, graph: Graph) -> None:
+    """Refuse events and growth from which the memory as it was could not be rebuilt."""
+    growth, rows = log.growth, log.rows
+    if not len(growth):
+        return
+    event, had_nodes, had_edges, had_observations = growth.T
+    ends = np.maximum(graph.source.values, graph.target.values)
+    odd = _most_before(ends, had_edges) >= had_nodes
+    odd |= _most_before(nodes.stream.values, had_nodes) >= had_observations
+    odd |= _most_before(nodes.assignment.values, had_observations) >= had_nodes
+    place = np.searchsorted(event, np.arange(log.folded + 1, log.folded + 1 + len(rows))) - 1
+    walked = rows["edge"][rows["kind"] == WALKED]
+    never = ~(np.isfinite(graph.distance.values[walked]) & graph.temporal.values[walked])
+    if odd.any() or (rows["edge"] >= had_edges[place]).any() or never.any():
+        raise StoreError("its events do not fit the nodes and edges there were when they happened")
+
+
+def _most_before(values: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[Any]:
+    """The greatest of the values before each of these places; −1 where there are none."""
+    return np.concatenate([[-1], np.maximum.accumulate(values)])[ends]
 
 
 def read_attributes(connection: sqlite3.Connection, nodes: Nodes, file: FileState) -> int:

@@ -33,6 +33,7 @@ the number of tries.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import sqlite3
 import struct
@@ -94,6 +95,7 @@ def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
     return connection.execute("SELECT type, name, ifnull(sql, '') FROM sqlite_master ORDER BY type, name").fetchall()
 
 
+@functools.lru_cache
 def expected_schema(version: int) -> list[tuple[str, str, str]]:
     """What `schema_of` gives for a file of this schema version."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:

@@ -12,6 +12,7 @@ import json
 import os
 import shutil
 import sqlite3
+import time
 import warnings
 import weakref
 from collections.abc import Iterator
@@ -24,11 +25,11 @@ from numpy.typing import NDArray
 from .arrays import Ints
 from .build import Builder, Undo
 from .errors import InputError, StoreError
-from .events import NO_EPISODE, EventLog, Fold, Mark, numbered
+from .events import KEEP_EVENTS, NO_EPISODE, EventLog, Fold, Mark, numbered
 from .graph import Graph
 from .lock import WriterLock
 from .nodes import Nodes
-from .read import FORKED, Contents, FileState, connect, read, reading, translated
+from .read import FORKED, Contents, FileState, connect, damaged, read, read_contents, reading, translated
 from .schema import (
     APPLICATION,
     EDGE,
@@ -54,6 +55,7 @@ from .schema import (
 SYNCHRONOUS = ("normal", "full")
 _REOPEN = "Planning and reading go on; close() the memory and reopen it with open() to write again."
 _SAFEST = "PRAGMA synchronous = EXTRA"  # while the journal mode changes a loss of power could spoil the file otherwise
+_PATIENCE = 25  # times that closing tries to be alone with the file
 _SIDECARS = ("-wal", "-journal", "-shm")
 _EVIDENCE = "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)"
 _EDGES = "INSERT INTO edges VALUES (?, ?, ?, nullif(?, 9e999), ?)"
@@ -77,7 +79,7 @@ class Store:
             )
         self.path = path
         self._lock = lock
-        self._meta = dict(meta)
+        self._meta = {"keep_events": KEEP_EVENTS, **meta}  # schema 1 has none
         self._file = file
         self._grouped = False
         self._last: object = None
@@ -167,13 +169,29 @@ class Store:
         with self._transaction(meta):
             self._put_meta(meta)
 
-    def knows(self, meta: dict[str, Any]) -> bool:
-        """Whether the file holds just these facts already."""
-        return all(key in self._meta and self._meta[key] == value for key, value in meta.items())
+    def write_changed_meta(self, meta: dict[str, Any]) -> None:
+        """Write facts about the memory if the file does not hold just these already."""
+        if any(key not in self._meta or self._meta[key] != value for key, value in meta.items()):
+            self.write_meta(meta)
+
+    def newer(self) -> Contents | None:
+        """What the file holds, if that is not what was read of it before this connection was made.
+
+        A writer that was killed when its last call was in the log, but not yet in the index that readers share, leaves
+        a call that nobody sees until the last reader has gone.
+        """
+        with translated(self.path), damaged(self.path):
+            version = self._schema_in_file()
+            if version == self._file.schema and self._in_file() == self._expected():
+                return None
+            contents, self._file = read_contents(self._connection, version)
+        self._meta = {"keep_events": KEEP_EVENTS, **contents.meta}
+        return contents
 
     def write_attribute(self, name: str, values: NDArray[Any] | None, token: object) -> None:
         """Write an attribute of all nodes, or remove it."""
         with self._transaction(token):
+            number = None
             if name in self._file.attributes:
                 number, rows = self._file.attributes.pop(name)
                 execute = self._connection.execute
@@ -183,7 +201,7 @@ class Store:
                 form = {"dtype": dtype, "shape": json.loads(shape)}
                 self._file.checksum -= rows + attribute_crc(number, name, form)
             if values is not None:
-                self._add_run(name, 0, values)
+                self._add_run(name, 0, values, number)
 
     def close(self) -> None:
         """Leave one plain file behind, unless somebody is reading it, and let others write it."""
@@ -236,7 +254,7 @@ class Store:
             self._connection.execute(end)
             self._last = token
         except BaseException as error:
-            if self._is_written(file.calls):
+            if self._is_written():
                 self._last = token
                 self._forgive(error)
                 return
@@ -246,8 +264,8 @@ class Store:
                 raise StoreError(self._failed(error)) from None
             raise
 
-    def _is_written(self, calls: int) -> bool:
-        """After an exception: end what is left of the transaction; whether the call with this number is in the file."""
+    def _is_written(self) -> bool:
+        """After an exception: end what is left of the transaction; whether the call under way is in the file."""
         connection = self._connection
         lost = self._grouped and not connection.in_transaction
         try:
@@ -258,13 +276,13 @@ class Store:
                 lost = not connection.in_transaction
             elif connection.in_transaction:
                 connection.execute("ROLLBACK")
-            found = self._calls_in_file()
+            found = self._in_file()
         except sqlite3.Error as error:
             self._refuse(f"a write failed, and what it left behind cannot be seen ({error})")
             return False
         if lost:
             self._refuse("a write failed and took with it the calls since group() began, which are not in the file")
-        return found == calls
+        return found == self._expected()
 
     def _forgive(self, error: BaseException) -> None:
         """An exception after the call was in the file: a signal goes on, a failure of SQLite's is only told.
@@ -278,8 +296,16 @@ class Store:
             f"{self.path}: the call is in the file, but its log could not be shortened ({error})", stacklevel=5
         )
 
-    def _calls_in_file(self) -> int:
-        return int(self._connection.execute("SELECT calls FROM state WHERE id = 0").fetchone()[0])
+    def _in_file(self) -> tuple[int, int]:
+        """Calls and checksum as the file has them; schema 1 does not count calls."""
+        if self._file.schema < SCHEMA:
+            (text,) = self._connection.execute("SELECT value FROM meta WHERE key = 'checksum'").fetchone()
+            return 0, json.loads(text)
+        calls, checksum = self._connection.execute("SELECT calls, checksum FROM state WHERE id = 0").fetchone()
+        return calls, checksum
+
+    def _expected(self) -> tuple[int, int]:
+        return self._file.calls, self._file.checksum
 
     def _end_group(self) -> None:
         if not self._grouped:
@@ -310,7 +336,7 @@ class Store:
                 connection.execute("COMMIT")  # the signal came first
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            return None if self._calls_in_file() == self._file.calls else error
+            return None if self._in_file() == self._expected() else error
         except sqlite3.Error as second:
             return second
 
@@ -386,11 +412,12 @@ class Store:
             if begin < len(column) or name not in self._file.attributes:
                 self._add_run(name, begin, column.values[begin:])
 
-    def _add_run(self, name: str, first: int, values: NDArray[Any]) -> None:
-        """Add values of the nodes from `first` on, and the attribute itself if it is new."""
+    def _add_run(self, name: str, first: int, values: NDArray[Any], number: int | None = None) -> None:
+        """Add values of the nodes from `first` on, and the attribute itself, with a number, if it is new."""
         file = self._file
         if name not in file.attributes:
-            number = 1 + max((known for known, _ in file.attributes.values()), default=-1)
+            if number is None:
+                number = 1 + max((known for known, _ in file.attributes.values()), default=-1)
             file.attributes[name] = (number, 0)
             file.checksum += _write_attribute(self._connection, number, name, values)
         number, rows = file.attributes[name]
@@ -425,7 +452,9 @@ def create(path: Path, contents: Contents) -> FileState:
     """
     file = FileState()
     with _new_file(path) as temporary, translated(path), contextlib.closing(connect(temporary, "rw")) as connection:
-        connection.execute("PRAGMA journal_mode = OFF")  # nobody ever sees this file half written
+        # Nobody ever sees this file half written, and it is synced as a whole before it takes its place.
+        connection.execute("PRAGMA journal_mode = OFF")
+        connection.execute("PRAGMA synchronous = OFF")
         connection.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA};")
         connection.executescript(TABLES[SCHEMA])
         connection.execute("BEGIN")
@@ -527,7 +556,7 @@ def _settle(path: Path) -> None:
     left = [path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")]
     if not any(map(os.path.lexists, left)):
         return
-    if path.exists():
+    if path.exists() and path.stat().st_size:
         try:
             with contextlib.closing(connect(path, "rw")) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -544,12 +573,16 @@ def _settle(path: Path) -> None:
 
 def _to_one_file(connection: sqlite3.Connection) -> str:
     """Move the log into the file and remove it; why that could not be done, or ""."""
-    try:
-        connection.execute(_SAFEST)
-        mode = connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0]
-    except sqlite3.Error as error:
-        return "somebody is reading it" if "locked" in str(error) else str(error)
-    return "" if mode == "delete" else "somebody is reading it"
+    for _ in range(_PATIENCE):
+        try:
+            connection.execute(_SAFEST)
+            if connection.execute("PRAGMA journal_mode = DELETE").fetchone()[0] == "delete":
+                return ""
+        except sqlite3.Error as error:
+            if "locked" not in str(error):
+                return str(error)
+        time.sleep(0.02)  # readers of ours come and go
+    return "somebody is reading it"
 
 
 def _connect_live(path: Path, synchronous: str) -> sqlite3.Connection:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.memory.test_store import same
-from tests.torture.figures import Child, Memory, Say, Script
+from tests.torture.figures import Child, Memory, Say, Script, scratch
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="forks and SIGKILL as POSIX has them")
 KILLS = 25
@@ -41,15 +42,21 @@ def kill_writer(path: Path, first: int, calls: int) -> int:
     return first + len(heard)
 
 
-def run_apart(function: str, path: Path) -> None:
+def on_new_file(function: Callable[[Path], None]) -> None:
+    """Call a function with the name of a file that does not exist yet."""
+    with scratch() as folder:
+        function(folder / "live.sgm")
+
+
+def run_apart(function: str) -> None:
     """Run a function of this module in a process without threads, from which writers can be forked."""
-    command = f"import sys; from tests.memory.test_crash import *; {function}(Path(sys.argv[1]))"
-    done = subprocess.run([sys.executable, "-c", command, str(path)], capture_output=True, text=True, timeout=300)
+    command = f"from tests.memory import test_crash as t; t.on_new_file(t.{function})"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_nothing_acknowledged_is_lost_by_killing_the_writer(tmp_path):
-    run_apart("kill_many_writers", tmp_path / "live.sgm")
+def test_nothing_acknowledged_is_lost_by_killing_the_writer():
+    run_apart("kill_many_writers")
 
 
 def kill_many_writers(path: Path) -> None:
@@ -70,8 +77,8 @@ def kill_many_writers(path: Path) -> None:
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_a_file_left_by_a_killed_writer_can_be_read_and_replaced(tmp_path):
-    run_apart("replace_what_a_killed_writer_left", tmp_path / "live.sgm")
+def test_a_file_left_by_a_killed_writer_can_be_read_and_replaced():
+    run_apart("replace_what_a_killed_writer_left")
 
 
 def replace_what_a_killed_writer_left(path: Path) -> None:

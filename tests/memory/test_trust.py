@@ -408,6 +408,51 @@ def test_what_lies_at_the_name_of_a_file_in_the_making_is_not_followed(tmp_path)
     assert sorted(os.listdir(tmp_path)) == ["m.sgm", "victim"]
 
 
+# -- what lies beside a file -------------------------------------------------------------------------------------
+
+
+@POSIX
+@pytest.mark.parametrize("suffix", ["-wal", "-journal", "-shm"])
+def test_sqlite_never_writes_through_a_link_beside_a_file(tmp_path, suffix):
+    path, victim = tmp_path / "m.sgm", tmp_path / "victim"
+    full_memory().save(path)
+    victim.write_text("untouched")
+    path.with_name(f"m.sgm{suffix}").symlink_to(victim)
+    for call in (lambda: loaded(path), lambda: live_memory(path)):
+        with pytest.raises(sgm.StoreError, match="is a link"):
+            call()
+    assert victim.read_text() == "untouched"
+
+
+def test_a_journal_that_names_another_file_does_not_get_it_deleted(tmp_path):
+    """SQLite deletes the file that a journal of several databases names, once it has rolled the journal back."""
+    path, victim = tmp_path / "m.sgm", tmp_path / "victim"
+    full_memory().save(path)
+    victim.write_text("untouched")
+    name = os.fsencode(victim)
+    magic = bytes.fromhex("d9d505f920a163d7")
+    header = magic + bytes(4) + bytes(4) + (path.stat().st_size // 4096).to_bytes(4, "big") + (512).to_bytes(4, "big")
+    end = (1 << 30).to_bytes(4, "big") + name + len(name).to_bytes(4, "big") + sum(name).to_bytes(4, "big") + magic
+    journal = header + (4096).to_bytes(4, "big") + bytes(512 - len(header) - 4) + end
+    for call in (lambda: loaded(path), lambda: live_memory(path), lambda: full_memory().save(path)):
+        path.with_name("m.sgm-journal").write_bytes(journal)
+        with pytest.raises(sgm.StoreError, match="names another file"):
+            call()
+        assert victim.read_text() == "untouched"
+
+
+def test_an_empty_file_does_not_cost_the_log_beside_it(tmp_path):
+    path = tmp_path / "m.sgm"
+    for call in (lambda: loaded(path), lambda: live_memory(path)):
+        path.write_bytes(b"")
+        (tmp_path / "m.sgm-wal").write_bytes(b"what a killed writer left" * 1000)
+        with pytest.raises(sgm.StoreError, match="is empty"):
+            call()
+        assert (tmp_path / "m.sgm-wal").stat().st_size
+    full_memory().save(path)
+    assert same(loaded(path), full_memory()) and (tmp_path / "m.sgm-wal-old").stat().st_size
+
+
 # -- a killed writer's file --------------------------------------------------------------------------------------
 
 KILLED = """
@@ -767,3 +812,67 @@ def test_a_schema_1_file_stays_as_it_is_if_there_is_no_room_for_the_copy(tmp_pat
         assert live.records == 23 and schema_of(path) == 1
         live.record(*first_edge(live), True)
     assert same(loaded(path), live) and schema_of(path) == 2
+
+
+def test_a_call_that_surfaces_while_a_file_is_opened_is_not_missed(tmp_path, monkeypatch):
+    """The last call of a killed writer may be in the log but not yet in the index that readers share."""
+    from sgm.memory import store
+
+    path, later = tmp_path / "m.sgm", tmp_path / "later.sgm"
+    memory = full_memory()
+    memory.save(path)
+    memory.record(*first_edge(memory), True)
+    memory.save(later)
+    connect = store._connect_live
+
+    def surfacing(*arguments):
+        shutil.copy(later, path)
+        return connect(*arguments)
+
+    monkeypatch.setattr(store, "_connect_live", surfacing)
+    live = SGM.open(path, ImageDistance(), features)
+    monkeypatch.undo()
+    assert same(live, memory)
+    live.extend(images(9, seed=8))
+    live.record(*first_edge(live), False)
+    assert same(loaded(path), live)
+    live.close()
+    assert same(loaded(path), live)
+
+
+def test_a_past_that_could_not_have_been_is_refused(tmp_path):
+    memory = full_memory()
+    memory.extend(images(20, seed=3))
+    memory.record(*first_edge(memory), True)
+    for column in ("nodes", "edges", "observations"):
+        for value in ("1", "0", f"{column} + 1"):
+            memory.save(tmp_path / "m.sgm")
+            forged(
+                tmp_path / "m.sgm",
+                f"UPDATE growth SET {column} = {value} WHERE event = (SELECT max(event) FROM growth)",
+            )
+            try:
+                found = loaded(tmp_path / "m.sgm")
+            except sgm.StoreError:
+                continue
+            found.at(len(found.events().sequence)).save(tmp_path / "past.sgm")
+            loaded(tmp_path / "past.sgm")
+
+
+def test_restored_edges_come_back_in_one_order_before_and_after_reopening(tmp_path):
+    memory = full_memory()
+    edges = memory.edges()
+    for place in (30, 9, 20):
+        memory.record(edges.source[place], edges.target[place], False)
+    memory.save(tmp_path / "m.sgm")
+    back = loaded(tmp_path / "m.sgm")
+    for one in (memory, back):
+        one.restore()
+    assert memory.events().source.tolist() == back.events().source.tolist()
+
+
+def test_attributes_keep_their_order(tmp_path):
+    with live_memory(tmp_path / "m.sgm") as live:
+        for name in ("b", "a", "c", "b"):
+            live.attributes[name] = np.zeros(len(live))
+        assert list(live.attributes) == list(loaded(tmp_path / "m.sgm").attributes) == ["b", "a", "c"]

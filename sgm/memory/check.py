@@ -1,0 +1,385 @@
+"""Everything that is wrong with a memory file, which is read and not changed."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import re
+import sqlite3
+import stat
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .copies import logs_of, private_copy, stat_of
+from .errors import InputError, SGMError, StoreError, printable
+from .lock import WriterLock, real_path
+from .nodes import Nodes
+from .policies import POLICIES, policy_from_dict
+from .read import (
+    FileState,
+    check_growth,
+    check_tail,
+    connect,
+    count,
+    read_assignments,
+    read_attributes,
+    read_edges,
+    read_events,
+    read_evidence,
+    read_log,
+    read_meta,
+    read_nodes,
+    read_state,
+    refuse_planted,
+)
+from .schema import (
+    APPLICATION,
+    SCHEMA,
+    expected_schema,
+    meta_crc,
+    schema_of,
+    state_crc,
+)
+from .settings import Settings
+
+Path_ = str | os.PathLike[str]
+_MOST_LINES = 20  # of SQLite's own check
+_MOST = 2**53
+_TREES = "*** in database main ***"  # what it begins with where a tree is damaged
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What `check` found in a memory file.
+
+    Attributes:
+        problems: what is wrong with the file, a sentence each; none if it is whole.
+        notes: what is worth knowing about it and is no damage, a sentence each.
+    """
+
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def check(path: Path_) -> Verdict:
+    """Everything that is wrong with a memory file, which may be live and is not changed.
+
+    StoreError if there is no such file, or if it cannot be read now.
+    """
+    source = real_path(path)
+    found = stat_of(source)
+    if not stat.S_ISREG(found.st_mode):
+        return Verdict((f"{source} is not a file: expected a memory file written by save() or open()",), ())
+    if not os.access(source, os.R_OK):
+        raise StoreError(f"{source} cannot be read: permission denied")
+    notes = _notes(source, found)
+    if odd := [log.name for log in logs_of(source) if not log.is_symlink() and not log.is_file()]:
+        return Verdict((printable(f"{', '.join(odd)} beside it is not a file: move it away"),), tuple(notes))
+    if not found.st_size:
+        # SQLite is not asked: it would take an empty file for a new one and delete the log beside it.
+        return Verdict(("it is empty: 0 bytes",), tuple(notes))
+    try:
+        refuse_planted(source)
+    except StoreError as error:
+        return Verdict((str(error),), tuple(notes))
+    findings = _Findings(found.st_size, notes)
+    with _connected(source, findings) as connection:
+        if connection is not None:
+            _check_file(connection, findings)
+    return Verdict(tuple(dict.fromkeys(findings.problems)), tuple(findings.notes))
+
+
+@dataclasses.dataclass
+class _Findings:
+    """What has been found so far."""
+
+    size: int
+    notes: list[str]
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+    def say(self, problem: str) -> None:
+        self.problems.append(printable(problem))
+
+    def attempt(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function returns; None, and a problem, if it raises."""
+        try:
+            return function(*arguments)
+        except SGMError as error:
+            self.say(str(error))
+        except Exception as error:
+            self.say(f"in {what}: {type(error).__name__}: {str(error)[:200]}")
+        return None
+
+
+def _notes(source: Path, found: os.stat_result) -> list[str]:
+    notes = []
+    writer = _writer(source)
+    if writer:
+        notes.append(f"it is being written by process {writer}: this is about the file as it is now")
+    for log in logs_of(source):
+        whose = "of its writer" if writer else "that a killed writer, or one whose file was being read, left behind"
+        notes.append(
+            f"{log.name} is a log {whose} and belongs to it: copy or move both, or use sgm copy. The next open() "
+            "brings it into the file."
+        )
+    if found.st_nlink > 1:
+        notes.append(f"it has {found.st_nlink} names (hard links): open() refuses to write it")
+    return [printable(note) for note in notes]
+
+
+def _writer(source: Path) -> str:
+    """The process that writes a file, "" if there is none."""
+    if not os.path.lexists(source.with_name(source.name + "-lock")):
+        return ""
+    try:
+        WriterLock(source).release()
+    except StoreError as error:
+        holder = re.search(r"being written by process (\S+):", str(error))
+        return holder[1] if holder else ""
+    return ""
+
+
+@contextlib.contextmanager
+def _connected(source: Path, findings: _Findings) -> Iterator[sqlite3.Connection | None]:
+    """A connection in a read transaction that cannot change the file; None, and a problem, if SQLite cannot read it."""
+    with contextlib.ExitStack() as stack:
+        connection = None
+        try:
+            try:
+                connection = _begun(source)
+            except sqlite3.OperationalError as error:
+                if "locked" in str(error):
+                    raise StoreError(f"{source} cannot be read now: {error}. Try again.") from None
+                if not logs_of(source):
+                    raise
+                # Only a connection that may write can take back what a killed writer left half done.
+                connection = _begun(stack.enter_context(private_copy(source)).path)
+        except (sqlite3.Error, UnicodeError) as error:
+            findings.say(f"SQLite cannot read it: {error}")
+        if connection is not None:
+            stack.callback(connection.close)
+        yield connection
+
+
+def _begun(path: Path) -> sqlite3.Connection:
+    connection = connect(path, "ro")
+    try:
+        connection.execute("BEGIN")
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check_file(connection: sqlite3.Connection, findings: _Findings) -> None:
+    try:
+        version = _check_header(connection, findings)
+        sound = _check_trees(connection, version, findings)
+    except (sqlite3.Error, UnicodeError) as error:
+        findings.say(f"SQLite cannot read it: {error}")
+        return
+    findings.attempt("its rows", _RowCheck(connection, version, sound, findings).run)
+
+
+def _check_header(connection: sqlite3.Connection, findings: _Findings) -> int:
+    """The schema version to read the file as."""
+    application = connection.execute("PRAGMA application_id").fetchone()[0]
+    if application != APPLICATION:
+        findings.say(f"it is not a memory file: its application id is {application:#x}, not {APPLICATION:#x}")
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version == 1:
+        findings.notes.append(f"it has schema version 1: the first write makes that {SCHEMA} and keeps a copy")
+    if not 1 <= version <= SCHEMA:
+        findings.say(
+            f"it has schema version {version}; this release reads versions 1 to {SCHEMA}. If a newer release wrote it, "
+            "use that one: pip install -U sparse-graphical-memory"
+        )
+    return version if 1 <= version <= SCHEMA else SCHEMA
+
+
+def _check_trees(connection: sqlite3.Connection, version: int, findings: _Findings) -> set[str]:
+    """The tables that are declared as they should be and that SQLite can read from end to end."""
+    expected, found = expected_schema(version), schema_of(connection)
+    known = [entry[1] for entry in expected if entry in found and entry[0] == "table"]
+    lines = []
+    if found == expected:
+        lines = _integrity(connection, "100")
+        if not lines:
+            return set(known)
+    else:
+        findings.say(
+            f"its tables are not those of schema version {version}, or not only those: {_odd(found, expected)}"
+        )
+    damage = {table: _integrity(connection, table) for table in known}
+    lines = list(dict.fromkeys([*lines, *(line for more in damage.values() for line in more)]))
+    for line in lines[:_MOST_LINES]:
+        findings.say(f"SQLite: {line}")
+    if len(lines) > _MOST_LINES:
+        findings.say(f"SQLite: and {len(lines) - _MOST_LINES} more like these")
+    return {table for table in known if not damage[table]}
+
+
+def _odd(found: list[tuple[str, str, str]], expected: list[tuple[str, str, str]]) -> str:
+    """How the tables, indexes, views and triggers differ."""
+    had, wanted = {entry[:2] for entry in found}, {entry[:2] for entry in expected}
+    changed = {entry[:2] for entry in expected if entry not in found} & had
+    parts = [
+        *(f"there is no {kind} {name}" for kind, name in sorted(wanted - had)),
+        *(f"the {kind} {name} has other columns" for kind, name in sorted(changed)),
+        *(f"the {kind} {name[:100]} is not one of them" for kind, name in sorted(had - wanted)),
+    ]
+    return "; ".join(parts[:10])
+
+
+def _integrity(connection: sqlite3.Connection, argument: str) -> list[str]:
+    """What SQLite finds wrong with the file, or with one table of it; nothing if it is sound."""
+    query = "SELECT integrity_check FROM pragma_integrity_check(?)"
+    try:
+        # The first row has all that is wrong with the trees. To go on in a damaged tree might never end.
+        texts = connection.execute(f"{query} LIMIT 1", (argument,)).fetchall()
+        if texts[0][0] != "ok" and not texts[0][0].startswith(_TREES):
+            texts = connection.execute(query, (argument,)).fetchall()
+    except (sqlite3.Error, UnicodeError) as error:
+        return [str(error)]
+    lines = [line.strip() for (text,) in texts for line in str(text).splitlines()]
+    return [line for line in lines if line not in ("ok", _TREES)]
+
+
+class _RowCheck:
+    """Checks the rows of each table as the reader does, and goes on after a problem."""
+
+    def __init__(self, connection: sqlite3.Connection, version: int, sound: set[str], findings: _Findings) -> None:
+        """Check the tables in `sound`; the others cannot be read from end to end."""
+        self.connection = connection
+        self.version = version
+        self.sound = sound
+        self.findings = findings
+        self.total = 0  # of the rows that are as they should be
+        self.facts: dict[str, Any] = {}
+
+    def run(self) -> None:
+        """Check everything."""
+        self._facts()
+        nodes = self._nodes()
+        number = self._size("nodes") if nodes is None else len(nodes)
+        graph = self._sum("edges", read_edges, self.connection, number)
+        edges = self._size("edges") if graph is None else len(graph)
+        checksum = self._log_1(edges) if self.version == 1 else self._log_2(nodes, number, edges)
+        if "tail" in self.facts:
+            self.findings.attempt("meta", check_tail, self.facts["tail"], number)
+        if not self.findings.problems and checksum != self.total:
+            self.findings.say(
+                f"its rows do not add up to its checksum ({self.total}, not {checksum}): it was changed by hand, or by "
+                "the disk"
+            )
+
+    def _sum(self, table: str, function: Callable[..., tuple[Any, int]], *arguments: Any) -> Any:
+        """What a function of read.py returns, its sum added up; None if its tables are unsound or it raises."""
+        if not self.sound.issuperset(table.split(" and ")):
+            return None
+        result = self.findings.attempt(table, function, *arguments)
+        if result is None:
+            return None
+        self.total += result[1]
+        return result[0]
+
+    def _size(self, table: str) -> int:
+        """How many rows a table has that cannot be read as it should."""
+        if table not in self.sound:
+            return 2**31 - 1
+        rows, last = self.connection.execute(f"SELECT count(*), max(rowid) FROM {table}").fetchone()
+        return max(rows, last + 1) if rows and last < self.findings.size else int(rows)
+
+    def _facts(self) -> None:
+        if "meta" not in self.sound:
+            return
+        rows = self.findings.attempt("meta", lambda: self.connection.execute("SELECT key, value FROM meta").fetchall())
+        self.facts, odd = facts_of(rows or [])
+        for name in odd:
+            self.findings.say(f"the fact {name[:100]!r} in the table meta is damaged: it is not JSON")
+        if not odd:
+            self._sum("meta", read_meta, self.connection)
+        for name, function in (("settings", Settings.fromdict), ("policy", checked_policy)):
+            if isinstance(self.facts.get(name), dict):
+                self.findings.attempt("meta", function, self.facts[name])
+        policy = self.facts["policy"].get("name") if isinstance(self.facts.get("policy"), dict) else None
+        if isinstance(policy, str) and policy not in POLICIES:
+            self.findings.notes.append(
+                printable(f"its cleanup policy, {policy[:100]!r}, is its author's own: give it to load() and open()")
+            )
+
+    def _nodes(self) -> Nodes | None:
+        form = self.facts.get("observation")
+        nodes: Nodes | None = self._sum("nodes and assignments", read_nodes, self.connection, form)
+        if nodes is None and {"nodes", "assignments"} <= self.sound:
+            self._assignments()
+        return nodes
+
+    def _assignments(self) -> None:
+        """Check the assignments beside nodes that are damaged, if the nodes say which observations they are."""
+        rows = self.connection.execute("SELECT id, stream FROM nodes ORDER BY id").fetchall()
+        if all(type(stream) is int and node == place for place, (node, stream) in enumerate(rows)):
+            nodes = Nodes()
+            nodes.stream.append(np.array([stream for _, stream in rows], np.int64))
+            self.findings.attempt("assignments", read_assignments, self.connection, nodes)
+
+    def _log_1(self, edges: int) -> int | None:
+        records = self.findings.attempt("meta", count, self.facts.get("records"), "records")
+        if records is None:
+            return None
+        self._sum("evidence", read_evidence, self.connection, edges, records)
+        self.total += meta_crc("records", records)
+        checksum = self.facts.get("checksum")
+        return checksum if type(checksum) is int else None
+
+    def _log_2(self, nodes: Nodes | None, number: int, edges: int) -> int | None:
+        attempt, connection = self.findings.attempt, self.connection
+        state = attempt("state", read_state, connection) if "state" in self.sound else None
+        log, checksum = None, None
+        if state is not None:
+            _, checksum, folded, records = state
+            keep = self.facts.get("keep_events")
+            log = self._sum("evidence and events and growth", read_log, connection, edges, folded, records, keep)
+            self.total += state_crc(folded, records)
+            if log is None and "evidence" in self.sound:
+                attempt("evidence", read_evidence, connection, edges, records)
+        if log is None and "events" in self.sound:
+            attempt("events", read_events, connection)
+        if log is not None:
+            attempt("growth", check_growth, log, number, edges, _MOST if nodes is None else len(nodes.assignment))
+        if nodes is not None and {"attributes", "attribute_rows"} <= self.sound:
+            self.total += attempt("attributes", read_attributes, connection, nodes, FileState()) or 0
+        return checksum
+
+
+def checked_policy(values: dict[str, Any]) -> None:
+    """InputError if these are no parameters of a policy of this package."""
+    if not isinstance(values.get("name"), str) or values["name"] in POLICIES:
+        try:
+            policy_from_dict(values)
+        except TypeError as error:
+            raise InputError(f"the policy is damaged: {error}") from None
+
+
+def facts_of(rows: Iterable[tuple[Any, Any]]) -> tuple[dict[str, Any], list[str]]:
+    """The facts in rows of `meta` by name, and the names of those that are no JSON."""
+    facts: dict[str, Any] = {}
+    odd = []
+    for key, value in rows:
+        if isinstance(key, str):
+            try:
+                facts[key] = json.loads(value)
+            except (TypeError, ValueError, RecursionError):
+                odd.append(key)
+    return facts, odd
