@@ -233,6 +233,8 @@ def as_episodes(episode: Any, number: int) -> Ints | None:
     if episode is None:
         return None
     values = as_array("episode", episode)
+    if not values.size and values.shape == (number,):
+        return np.empty(0, np.int64)
     if values.dtype.kind not in "iu" or values.shape not in ((), (number,)):
         raise InputError(
             f"episode has dtype {values.dtype} and shape {values.shape}: expected a whole number, or {number} of them"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable, Mapping, Sized
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -44,7 +44,8 @@ def batch_of_one(observation: Any) -> NDArray[Any]:
 
 def count(observations: Any) -> int:
     """How many observations a batch holds."""
-    if not isinstance(observations, Sized) or getattr(observations, "ndim", 1) == 0:
+    listed = isinstance(observations, Sized) and hasattr(observations, "__getitem__")
+    if not listed or isinstance(observations, Mapping) or getattr(observations, "ndim", 1) == 0:
         raise InputError(
             f"observations is {shortened(observations)}: expected a batch, (n, ...). For a single observation call "
             "add()."

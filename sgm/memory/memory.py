@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import os
 import threading
 import weakref
@@ -35,7 +36,7 @@ from .policies import POLICIES, CleanupPolicy, Evidence, ForeignPolicy, make_pol
 from .progress import progress_bar
 from .read import Contents, read
 from .schema import form_of
-from .settings import Settings, number, off_is_infinite, shortened, whole
+from .settings import MOST_STEPS, Settings, number, off_is_infinite, shortened, whole
 from .stats import Stats, as_html, measure
 from .turns import takes_turns
 
@@ -374,7 +375,10 @@ class SparseGraphicalMemory:
 
     def steps_to(self, embedding: Floats, nodes: ArrayLike) -> Floats:
         """d(s, w) for each pair of an (n, e) embedding and one of (n,) nodes: (n,) float32 steps."""
-        return paired(self.distance, embedding, self._nodes.embedding[self._node_ids(nodes, "nodes")])
+        vectors, chosen = self._embedding(embedding, embedded=True), self._node_ids(nodes, "nodes")
+        if chosen.shape != (len(vectors),):
+            raise InputError(f"nodes has shape {chosen.shape}: expected one for each of {len(vectors)} embeddings")
+        return paired(self.distance, vectors, self._nodes.embedding[chosen])
 
     def localise(self, observations: Any, *, as_goals: bool = False, embedded: bool = False) -> Near:
         """The nearest node of each observation and its distance: d(s, ·), or d(·, g) for goals; (n,) and (n,)."""
@@ -389,7 +393,8 @@ class SparseGraphicalMemory:
         waypoints = self._node_ids(waypoints, "waypoints")
         if waypoints.shape != (len(embedding),):
             raise InputError(f"waypoints has shape {waypoints.shape}: expected one node for each of {len(embedding)}")
-        return self._waypoint_test(self.distance, embedding, waypoints, number("cutoff", cutoff))
+        cutoff = number("cutoff", cutoff, high=MOST_STEPS) if cutoff != math.inf else cutoff
+        return self._waypoint_test(self.distance, embedding, waypoints, cutoff)
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
         """What a controller is sent to: (n,) nodes' observations if they are kept, else their embeddings."""
@@ -450,7 +455,12 @@ class SparseGraphicalMemory:
         if candidates not in ("nearest", "all"):
             raise InputError(f"candidates is {candidates!r}: expected 'nearest' or 'all'")
         self._require_nodes()
-        to_nodes, goals = np.asarray(to_nodes, np.float32), np.asarray(goals)
+        to_nodes, goals = as_array("to_nodes", to_nodes), as_array("goals", goals)
+        if to_nodes.dtype.kind not in "fiub" or goals.dtype.kind not in "fiub" or not goals.ndim:
+            raise InputError(
+                f"to_nodes has dtype {to_nodes.dtype} and goals {goals.dtype} and shape {goals.shape}: expected numbers"
+            )
+        to_nodes = to_nodes.astype(np.float32, copy=False)
         if goals.ndim == 1:
             goals = self._node_ids(goals, "goals")
         if to_nodes.shape != (len(goals), len(self)) or goals.shape not in (to_nodes.shape, to_nodes.shape[:1]):
@@ -560,7 +570,7 @@ class SparseGraphicalMemory:
         event = whole("event", event, 0)
         if not log.folded <= event <= last:
             older = f"; the first {log.folded} are folded, see keep_events" if log.folded else ""
-            raise InputError(f"event is {event}: expected a number from {log.folded} to {last}{older}")
+            raise InputError(f"event is {shortened(event)}: expected a number from {log.folded} to {last}{older}")
         size = log.size_at(event) or self._builder.size
         nodes, graph = self._nodes.first(size.nodes, size.observations), self._graph.first(size.nodes, size.edges)
         walked = log.walked_since(event)
@@ -824,7 +834,10 @@ class SparseGraphicalMemory:
             raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
 
     def _node(self, node: Any) -> int:
-        return int(self._node_ids([node], "node")[0])
+        found = self._node_ids([node], "node")
+        if found.shape != (1,):
+            raise UnknownNode(f"node is {shortened(node)}: expected one node id, a whole number")
+        return int(found[0])
 
     def _node_ids(self, nodes: ArrayLike, name: str) -> Ints:
         values = as_array(name, nodes)

@@ -91,7 +91,7 @@ def off_is_infinite(tau_p: float | None) -> float:
 
 def _one_of(name: str, value: Any, accepted: tuple[str, ...]) -> None:
     if not isinstance(value, str) or value not in accepted:
-        raise InputError(f"{name} is {value!r}: expected one of {', '.join(map(repr, accepted))}")
+        raise InputError(f"{name} is {shortened(value)}: expected one of {', '.join(map(repr, accepted))}")
 
 
 def number(name: str, value: Any, *, high: float = math.inf) -> float:
@@ -125,5 +125,8 @@ def shortened(value: Any) -> str:
     """The value as an error message shows it: what is too long is cut."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
         return f"a whole number of about 2^{value.bit_length()}"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number within, of more digits than Python prints
+        return f"a {type(value).__name__} too long to print"
     return text if len(text) <= 200 else text[:200] + "…"
