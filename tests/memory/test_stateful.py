@@ -415,6 +415,8 @@ def agree_in_full(memory: Memory, model: Model) -> None:
     expected = {**model.options, "k": model.k}
     assert {name: value for name, value in memory.settings.asdict().items() if name in expected} == expected
     assert memory.policy == model.policy.bound_to(model.options["max_dist"])
+    for by, goal in itertools.product(("distance", "hops"), {0, len(memory) - 1} if len(memory) else ()):
+        check_costs(memory, model.prices(by), goal, by)
     agree_on_stats(memory, model)
 
 
@@ -506,20 +508,20 @@ def check_costs(memory: Memory, prices: dict[Pair, float], goal: int, by: str) -
 # -- wrong calls -------------------------------------------------------------------------------------------------
 
 # fmt: off
-HUGE = (2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 10**400)
+HUGE = (2**31, 2**63, 2**64, -(2**63) - 1, 10**30, 10**400, 10**5000)
 RAGGED = [[0], [0, 1]]
-ODD = ("0", b"0", 1j, object(), np.array(["a"]), np.datetime64("2020-01-01"), [None], slice(2), RAGGED)
-NO_NODES = (-1, *HUGE, 0.0, 0.5, math.nan, math.inf, None, True, np.zeros(2), {"a": 1}, {1}, *ODD)
+ODD = ("0", b"0", 1j, object(), np.array(["a"]), np.datetime64("2020-01-01"), [None], slice(2), [10**5000], RAGGED)
+NO_NODES = (-1, *HUGE, 0.0, 0.5, math.nan, None, True, [], [0], [[0]], np.zeros(2), {"a": 1}, {1}, *ODD)
 NO_COUNTS = (-1, *HUGE, 0.5, math.nan, True, [], [1], {}, *ODD)
 NO_EPISODES = (*HUGE[1:], 0.5, math.nan, True, [], [[1]], [0] * 40, *ODD)
 NO_NAMES = ("", "node", "stream", "id", "a\nb", "x" * 101, 5, None, ("a",), b"a")
-NO_OBSERVATIONS = (5, None, 0.5, math.nan, [math.nan], [-1], [99], [10**30], [True], ["a"], *ODD)
+NO_OBSERVATIONS = (5, None, 0.5, math.nan, [math.nan], [-1], [99], [10**30], [True], {1}, {"a": 1}, *ODD)
 NO_VALUES = (None, "a", 5, [None], RAGGED, 1j, [10**400], np.zeros(99), np.zeros((99, 0)), object(), {}, np.float32(3))
 NO_BATCHES = (5, "a", [1], {"": [1]}, {"id": [1]}, {"b": [1, 2]}, {"b": 1}, {"b": ["x"]}, {"b": [None]}, {"b": [1j]},
               {1: [1]}, {"b": [[]]}, {"b": RAGGED}, {"b": [10**400]}, {"b": None}, {"b": [1], "node": [1]})
 NO_PATHS = ("", "\0", b"m.sgm", "/", "/dev/null/m.sgm", "no/such/folder/m.sgm", "x" * 300)
-NO_STEPS = (-1, math.nan, "a", True, [1], 10**400, *ODD)
-NO_SETTINGS = (-1, math.nan, math.inf, *HUGE, "a", b"a", None, True, [], [1], {}, object(), 1j, 0.5)
+NO_STEPS = (-1, math.nan, "a", True, [1], 10**400, 1e39, *ODD)
+NO_SETTINGS = (-1, math.nan, math.inf, *HUGE[:-1], "a", b"a", None, True, [], [1], {}, object(), 1j, 0.5)
 SETTINGS = ("criterion", "tau_a", "tau_p", "max_dist", "k", "scope", "policy", "size", "seed", "feature_average",
             "keep_observations", "keep_events", "features")
 
@@ -571,9 +573,9 @@ QUERIES = {
     "localise, embedded": ((5, None, [["a"]], np.zeros((1, 7)), np.zeros(3), *ODD),
                            lambda m, w, x: m.localise(x, embedded=True)),
     "steps": (([0, 0], *NO_OBSERVATIONS), lambda m, w, x: m.steps(w.show([0]), x)),
-    "attach": ((5, None, np.zeros((1, 99)), np.zeros(3), np.zeros((0, 0))),
+    "attach": ((5, None, np.zeros((1, 99)), np.zeros(3), np.zeros((0, 0)), [["a"]], [[1j]], *ODD),
                lambda m, w, x: m.attach(x, np.array([0]))),
-    "attach, goals": (([0.5], [-1], [99], np.zeros((1, 99)), [True]),
+    "attach, goals": ((0, [0.5], [-1], [99], np.zeros((1, 99)), [True], None, *ODD),
                       lambda m, w, x: m.attach(np.zeros((1, len(m))), x)),
     "attach, candidates": (("some", None, 5), lambda m, w, x: m.attach(np.zeros((1, len(m))), [0], candidates=x)),
     "certificate": (([0] * 70, *NO_OBSERVATIONS), lambda m, w, x: m.certificate(x)),
@@ -594,23 +596,6 @@ WRONG_SIGNATURES = (
     lambda m: Memory.load(),
 )
 
-# Calls that are wrong in odder ways.
-UNPRINTABLE = 10**5000
-ODD = {
-    "a node too long to print": lambda m, w: m.plan_nodes(UNPRINTABLE, 0),
-    "an event too long to print": lambda m, w: m.at(UNPRINTABLE),
-    "a setting too long to print": lambda m, w: Memory(w, criterion=UNPRINTABLE),
-    "a list for a node": lambda m, w: m.plan_nodes([0], 0),
-    "an empty list for a node": lambda m, w: m.evidence([], 0),
-    "no node at all": lambda m, w: m.steps_to(w.embed([0]), [[]]),
-    "a set of observations": lambda m, w: m.extend({1}),
-    "a distance beyond single precision": lambda m, w: m.reached(w.show([0]), [0], 1e39),
-    "attach, no numbers": lambda m, w: m.attach([["a"]], np.array([0])),
-    "attach, complex numbers": lambda m, w: m.attach([[1j] * len(m)], np.array([0])),
-    "attach, ragged": lambda m, w: m.attach(RAGGED, np.array([0])),
-    "attach, one goal": lambda m, w: m.attach(np.zeros((1, len(m))), 0),
-}
-
 
 # -- the machine -------------------------------------------------------------------------------------------------
 
@@ -620,7 +605,7 @@ ENDS = st.lists(st.tuples(NUMBER, NUMBER), min_size=1, max_size=4)
 EPISODE = st.sampled_from([1, 1, 1, 2, 2**53 - 1])
 BLOCK = st.none() | st.integers(1, 7)
 BY = st.sampled_from(["distance", "hops"])
-WITHIN = st.sampled_from([None, None, 0.0, 1.0, 2.5, math.inf])
+WITHIN = st.sampled_from([None, None, 0.0, 1.0, 2.5, 1e30, math.inf])
 MOST_NODES = 24
 KEEP = st.sampled_from([None, 0, 1, 5, 250_000])
 
@@ -797,7 +782,7 @@ class MemoryMachine(RuleBasedStateMachine):
 
     def extend(self, numbers, block, episode, forms) -> None:
         rows = [self.row(number) for number in numbers]
-        episode = np.array(episode[: len(rows)], np.int64) if isinstance(episode, list) else episode
+        episode = episode[: len(rows)] if isinstance(episode, list) else episode
         given = {name: some_values(form, len(rows), len(self.model.batches)) for name, form in forms.items()}
         if all(self.fits(name, form) for name, form in forms.items()):
             self.take_in(rows, episode, given, block)
@@ -1169,7 +1154,6 @@ class MemoryMachine(RuleBasedStateMachine):
         options = {**model.options, "k": model.k} if keep is None else {}
         options |= {"policy": policy, "keep_events": keep, "synchronous": synchronous}
         self.memory = Memory.open(self.path, self.world, self.world.features, **options)
-        self.memory.filter(model.k)  # see test_closing_leaves_one_file_also_if_it_was_read_before_anything_was_written
         self.live = True
 
     @step(when=is_not_live, policy=st.none() | POLICIES, keep=st.just("as it is") | KEEP, full=st.booleans())
@@ -1298,11 +1282,57 @@ def test_every_wrong_call_raises_an_error_of_ours_and_changes_nothing(small, nam
     assert same(memory, untouched) and not memory.attributes
 
 
-@pytest.mark.parametrize("name", ODD)
+# What is not yet as it should be: the marks go when it is.
+
+
+@pytest.mark.xfail(strict=True, raises=ValueError, reason="the message cannot be made")
+@pytest.mark.parametrize("name", ["policy", "size", "keep_observations", "features"])
+def test_a_setting_too_long_to_print_is_refused(name):
+    with pytest.raises(sgm.InputError):
+        Memory(World(np.zeros((1, 1)), None, pictures=False), **{name: 10**5000})
+
+
+@pytest.mark.xfail(strict=True, raises=ValueError, reason="compared as if it were one number")
 @pytest.mark.parametrize("small", [4], indirect=True)
-def test_odd_calls_raise_an_error_of_ours_too(small, name):
+def test_a_file_is_not_opened_with_an_array_for_a_setting(small):
+    memory, world = small
+    memory.save("m.sgm")
     with pytest.raises(sgm.SGMError):
-        ODD[name](*small)
+        Memory.open("m.sgm", world, tau_a=np.array([1.0, 2.0]))
+
+
+@pytest.mark.xfail(strict=True, raises=RuntimeWarning, reason="turned into single precision without a check")
+@pytest.mark.parametrize("small", [4], indirect=True)
+def test_attaching_may_reach_beyond_single_precision(small):
+    memory, world = small
+    for node in range(4):
+        for other in range(4):
+            with contextlib.suppress(sgm.UnknownEdge):
+                memory.record(node, other, False)
+    with contextlib.suppress(sgm.SGMError):
+        memory.plan(*world.show([0, 3]), within=1e39)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="the file is made before the argument is looked at")
+def test_a_wrong_way_to_synchronise_leaves_no_file_behind(tmp_path):
+    with pytest.raises(sgm.InputError):
+        Memory.open(tmp_path / "m.sgm", World(np.zeros((1, 1)), None, pictures=False), synchronous="sometimes")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.xfail(strict=True, raises=sgm.DistanceError, reason="its embeddings are taken to be of size 0")
+def test_an_empty_memory_can_be_looked_back_to():
+    memory = Memory(World(np.zeros((1, 1)), None, pictures=False))
+    assert memory.steps_to_nodes([0]).shape == memory.at(0).steps_to_nodes([0]).shape == (1, 0)
+
+
+@pytest.mark.xfail(strict=True, raises=AssertionError, reason="both are called a_0, and one is left out")
+@pytest.mark.parametrize("small", [4], indirect=True)
+def test_attributes_with_names_alike_are_all_exported(small, tmp_path):
+    memory, _ = small
+    memory.attributes["a"], memory.attributes["a_0"] = np.zeros((4, 2)), np.ones(4)
+    header = memory.to_csv(tmp_path / "m.csv").read_text().splitlines()[0]
+    assert len(set(header.split(","))) == len(header.split(",")) == 2 + 3
 
 
 def test_an_empty_batch_may_have_an_empty_list_of_episodes():

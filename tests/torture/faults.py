@@ -950,7 +950,7 @@ def limits(fault: Fault) -> Counts:
 
 
 def power_cuts(fault: Fault) -> Counts:
-    """The power is cut at a sync."""
+    """The power is cut at a file operation, or at the end of the chapter."""
     with fresh_folder(fault["chapter"]) as folder, counted():
         with disk_of(folder, CHANGES | PYTHON) as disk:
             cut = functools.partial(disk.power_cut, fault["seed"], fault["names"])
@@ -962,26 +962,31 @@ def power_cuts(fault: Fault) -> Counts:
                 if disk.off:
                     break
                 acknowledged += 1
+            else:
+                cut()
             for subject in life.subjects.values():
                 life.close(subject)
         verify(fault["chapter"], folder, acknowledged, prefix=fault["synchronous"] == "normal")
-        return collections.Counter(struck=bool(disk.struck), failed=life.figures["failed"])
+        return collections.Counter(struck=True, failed=life.figures["failed"])
 
 
 # -- every position ----------------------------------------------------------------------------------------------
 
 
-def _operations(kinds: frozenset[str], synchronous: str = "normal") -> Iterator[tuple[Fault, Operation]]:
-    """The file operations of a healthy life."""
+def _operations(kinds: frozenset[str], synchronous: str = "normal") -> Iterator[tuple[Fault, Operation | None]]:
+    """The file operations of a healthy life; None at the end of each chapter."""
     for chapter in range(len(LIFE)):
         with fresh_folder(chapter) as folder, counted(), disk_of(folder, kinds) as disk:
             life = Life(chapter, folder, synchronous=synchronous)
             for step in life.steps:
                 life.perform(step)
-        yield from (({"chapter": chapter, "at": at}, operation) for at, operation in enumerate(disk.operations))
+        for at, operation in enumerate([*disk.operations, None]):
+            yield {"chapter": chapter, "at": at}, operation
 
 
-def _hows(operation: Operation) -> tuple[str, ...]:
+def _hows(operation: Operation | None) -> tuple[str, ...]:
+    if operation is None:
+        return ()
     return ("before", "after", "torn") if "write" in operation.name else ("before", "after")
 
 
@@ -1030,9 +1035,11 @@ def _limit_faults() -> Iterator[Fault]:
 
 
 def _power_faults(synchronous: str) -> Iterator[Fault]:
+    """At syncs, where most is at stake, where files appear and disappear, and when all is done."""
+    combinations = list(itertools.product(("before", "after"), (None, 1, 2), ("kept", "lost")))
     for where, operation in _operations(CHANGES | PYTHON, synchronous):
-        if "sync" in operation.name:
-            for how, seed, names in itertools.product(("before", "after"), (None, 1, 2), ("kept", "lost")):
+        if operation is None or any(word in operation.name for word in ("sync", "delete", "unlink", "replace")):
+            for how, seed, names in combinations:
                 yield {**where, "how": how, "seed": seed, "names": names, "synchronous": synchronous}
 
 
