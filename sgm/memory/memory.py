@@ -699,7 +699,8 @@ class SparseGraphicalMemory:
                 check_settings(target, memory.settings, settings)
             else:
                 check_names(settings)
-                memory = cls(distance, features, policy=policy or "first-failure", **settings)
+                keep = KEEP_EVENTS if keep_events == "as it is" else _keep(keep_events)
+                memory = cls(distance, features, policy=policy or "first-failure", keep_events=keep, **settings)
                 contents = Contents(memory._nodes, memory._graph, memory._log, memory._meta())
                 file = store.create(target, contents)
             live = store.Store(target, lock, contents.meta, file, synchronous)

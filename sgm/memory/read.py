@@ -101,10 +101,10 @@ def read(path: Path) -> tuple[Contents, FileState]:
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A connection in a read transaction. What a killed writer left half done is completed or taken back first."""
-    if not path.stat().st_size:
-        # SQLite would take it for a new file, and delete the log beside it.
-        raise StoreError(f"{path} is empty: expected a memory file written by save() or open()")
     with translated(path):
+        if not path.stat().st_size:
+            # SQLite would take it for a new file, and delete the log beside it.
+            raise StoreError(f"{path} is empty: expected a memory file written by save() or open()")
         connection = _begun(path)
     try:
         yield connection

@@ -357,8 +357,8 @@ class Store:
             if self._schema_in_file() < SCHEMA:
                 _copy_to(self._connection, _free_name(self.path, ".schema1"))
                 self._change_schema()
-            execute, self._file.schema = self._connection.execute, SCHEMA
-            self._file.calls, self._file.checksum = execute("SELECT calls, checksum FROM state").fetchone()
+            calls, checksum = self._connection.execute("SELECT calls, checksum FROM state").fetchone()
+        self._file.calls, self._file.checksum, self._file.schema = calls, checksum, SCHEMA
 
     def _change_schema(self) -> None:
         connection = self._connection

@@ -876,3 +876,29 @@ def test_attributes_keep_their_order(tmp_path):
         for name in ("b", "a", "c", "b"):
             live.attributes[name] = np.zeros(len(live))
         assert list(live.attributes) == list(loaded(tmp_path / "m.sgm").attributes) == ["b", "a", "c"]
+
+
+def test_an_interrupt_at_the_end_of_an_upgrade_does_not_spoil_the_file(tmp_path):
+    from tests.memory.test_store import InterruptedAfter
+
+    path = tmp_path / "m.sgm"
+    shutil.copy(SCHEMA_1, path)
+    live = SGM.open(path, ImageDistance(), features)
+    plain = live._store._connection
+    live._store._connection = InterruptedAfter(plain, "SELECT calls, checksum FROM state")
+    with pytest.raises(KeyboardInterrupt):
+        live.record(*first_edge(live), True)
+    live._store._connection = plain
+    live.record(*first_edge(live), True)
+    assert live.records == 24 and same(loaded(path), live)
+    live.close()
+    assert same(loaded(path), live)
+
+
+def test_a_new_file_keeps_as_many_events_as_it_was_told_from_the_beginning(tmp_path):
+    with pytest.raises(sgm.InputError, match="keep_events is -1"):
+        SGM.open(tmp_path / "m.sgm", ImageDistance(), keep_events=-1)
+    assert os.listdir(tmp_path) == []
+    live = SGM.open(tmp_path / "m.sgm", ImageDistance(), keep_events=7)
+    assert live._store._file.calls == 0 and loaded(tmp_path / "m.sgm")._log.keep == 7
+    live.close()
