@@ -183,9 +183,12 @@ def names_another_file(path: Path) -> bool:
     journal = path.with_name(path.name + "-journal")
     if not journal.is_file():
         return False
-    with open(journal, "rb") as file:
-        file.seek(max(0, journal.stat().st_size - 8))
-        return file.read() == b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+    try:
+        with open(journal, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 8))
+            return file.read() == b"\xd9\xd5\x05\xf9\x20\xa1\x63\xd7"
+    except FileNotFoundError:  # a writer has just finished with it
+        return False
 
 
 @contextlib.contextmanager
@@ -479,7 +482,8 @@ def check_past(log: EventLog, nodes: Nodes, graph: Graph) -> None:
     place = np.searchsorted(event, np.arange(log.folded + 1, log.folded + 1 + len(rows))) - 1
     walked = rows["edge"][rows["kind"] == WALKED]
     never = ~(np.isfinite(graph.distance.values[walked]) & graph.temporal.values[walked])
-    if odd.any() or (rows["edge"] >= had_edges[place]).any() or never.any():
+    before = max(log.evidence, default=-1) >= had_edges[0]  # what is known from before the events
+    if odd.any() or before or (rows["edge"] >= had_edges[place]).any() or never.any():
         raise StoreError("its events do not fit the nodes and edges there were when they happened")
 
 
