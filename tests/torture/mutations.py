@@ -455,7 +455,7 @@ def _near(random: Random, old: Any) -> Any:
 def _hostile_json(random: Random, old: Any) -> str:
     try:
         value = json.loads(old)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, RecursionError):
         value = None
     changed = _changed(random, value)
     text = json.dumps(changed)
