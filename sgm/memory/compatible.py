@@ -54,7 +54,8 @@ def check_settings(path: Path, stored: Settings, given: dict[str, Any]) -> None:
     """Refuse settings other than those a file was made with."""
     check_names(given)
     for name, value in given.items():
-        if (off_is_infinite(value) if name == "tau_p" else value) != getattr(stored, name):
+        wanted = off_is_infinite(value) if name == "tau_p" else value
+        if isinstance(wanted, np.ndarray) or wanted != getattr(stored, name):
             raise StoreError(
                 f"{path} was made with {name}={getattr(stored, name)!r}, not {shortened(value)}. Leave {name} out, or "
                 "use another file."

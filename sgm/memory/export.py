@@ -65,7 +65,10 @@ def node_columns(memory: SparseGraphicalMemory) -> dict[str, NDArray[Any]]:
         if values.ndim == 1:
             columns[name] = values
         elif flat.shape[1] <= MOST_NUMBERS:
-            columns |= {f"{name}_{place}": flat[:, place] for place in range(flat.shape[1])}
+            taken = {*columns, *memory.attributes}
+            alike = any(f"{name}_{place}" in taken for place in range(flat.shape[1]))
+            pattern = "{}[{}]" if alike else "{}_{}"
+            columns |= {pattern.format(name, place): flat[:, place] for place in range(flat.shape[1])}
     return columns
 
 

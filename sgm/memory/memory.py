@@ -118,7 +118,9 @@ class SparseGraphicalMemory:
                 "__call__(starts, goals), see sgm.Distance"
             )
         if features is not None and not callable(features):
-            raise InputError(f"features is {features!r}: expected a function from observations to (n, f) vectors")
+            raise InputError(
+                f"features is {shortened(features)}: expected a function from observations to (n, f) vectors"
+            )
         self._distance = distance
         self._features = features
         self._settings = settings
@@ -460,7 +462,8 @@ class SparseGraphicalMemory:
             raise InputError(
                 f"to_nodes has dtype {to_nodes.dtype} and goals {goals.dtype} and shape {goals.shape}: expected numbers"
             )
-        to_nodes = to_nodes.astype(np.float32, copy=False)
+        with np.errstate(over="ignore"):
+            to_nodes = to_nodes.astype(np.float32, copy=False)
         if goals.ndim == 1:
             goals = self._node_ids(goals, "goals")
         if to_nodes.shape != (len(goals), len(self)) or goals.shape not in (to_nodes.shape, to_nodes.shape[:1]):
@@ -690,6 +693,7 @@ class SparseGraphicalMemory:
             settings: those of the constructor; for an existing file they must be the ones it has.
         """
         target = real_path(path)
+        store.check_synchronous(synchronous)
         lock = WriterLock(target)
         try:
             if target.exists():
@@ -797,7 +801,7 @@ class SparseGraphicalMemory:
     ) -> tuple[int, int]:
         """First and last node of a plan, from (V,) steps to and from nodes; `goal` may be a node instead."""
         if within is not None:
-            within = number("within", within)
+            within = min(number("within", within), MOST_STEPS)  # farther than that no distance leads
         first, last = int(start.argmin()), int(goal.argmin() if goal.ndim else goal)
         if candidates == "nearest" and self._planner.reaches(first, last, by):
             return first, last

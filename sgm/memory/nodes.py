@@ -114,12 +114,13 @@ class Nodes:
         """A copy of the first nodes and assignments."""
         copy = Nodes()
         kept = self.observation
-        copy.append(
-            self.stream.values[:nodes],
-            self.embedding[:nodes],
-            self.feature[:nodes] if self.has_own_features else None,
-            None if kept is None else kept[:nodes],
-        )
+        if self._embedding is not None:
+            copy.append(
+                self.stream.values[:nodes],
+                self.embedding[:nodes],
+                self.feature[:nodes] if self.has_own_features else None,
+                None if kept is None else kept[:nodes],
+            )
         copy.assignment.append(self.assignment.values[:stream])
         for name, column in self.attributes.items():
             copy.set_attribute(name, column.values[:nodes])

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .errors import InputError
-from .settings import MOST_STEPS, number, steps
+from .settings import MOST_STEPS, number, shortened, steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,8 +192,8 @@ def make_policy(policy: str | CleanupPolicy) -> CleanupPolicy:
         return policy
     if not isinstance(policy, str) or policy not in POLICIES:
         raise InputError(
-            f"policy is {policy!r}: expected one of {', '.join(map(repr, POLICIES))}, or a CleanupPolicy object such "
-            "as sgm.Belief(threshold=0.2, guard=True)"
+            f"policy is {shortened(policy)}: expected one of {', '.join(map(repr, POLICIES))}, or a CleanupPolicy "
+            "object such as sgm.Belief(threshold=0.2, guard=True)"
         )
     return POLICIES[policy]()
 

@@ -59,9 +59,11 @@ class Settings:
             what = ": the number of nodes that uniform subsampling keeps"
             self._set("size", whole("size", self.size, 1, what, high=MOST_COUNT))
         elif self.size is not None:
-            raise InputError(f'size={self.size!r} goes with criterion="uniform"; got criterion={self.criterion!r}')
+            raise InputError(
+                f'size={shortened(self.size)} goes with criterion="uniform"; got criterion={self.criterion!r}'
+            )
         if not isinstance(self.keep_observations, bool):
-            raise InputError(f"keep_observations is {self.keep_observations!r}: expected True or False")
+            raise InputError(f"keep_observations is {shortened(self.keep_observations)}: expected True or False")
 
     def _set(self, name: str, value: float) -> None:
         object.__setattr__(self, name, value)

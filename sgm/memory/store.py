@@ -51,6 +51,7 @@ from .schema import (
     rows_crc,
     state_crc,
 )
+from .settings import shortened
 
 SYNCHRONOUS = ("normal", "full")
 _REOPEN = "Planning and reading go on; close() the memory and reopen it with open() to write again."
@@ -72,11 +73,6 @@ class Store:
 
     def __init__(self, path: Path, lock: WriterLock, meta: dict[str, Any], file: FileState, synchronous: str) -> None:
         """Open an existing, checked file at a real path whose lock is held."""
-        if synchronous not in SYNCHRONOUS:
-            raise InputError(
-                f"synchronous is {synchronous!r}: expected 'normal' (a returned call survives a crash of the process) "
-                "or 'full' (and a loss of power; one sync of the disk a call)"
-            )
         self.path = path
         self._lock = lock
         self._meta = {"keep_events": KEEP_EVENTS, **meta}  # schema 1 has none
@@ -425,6 +421,15 @@ class Store:
         file.next_run += 1
         file.attributes[name] = (number, rows + added)
         file.checksum += added
+
+
+def check_synchronous(value: Any) -> None:
+    """Refuse what is not one of SQLite's two ways to sync that make sense here."""
+    if not isinstance(value, str) or value not in SYNCHRONOUS:
+        raise InputError(
+            f"synchronous is {shortened(value)}: expected 'normal' (a returned call survives a crash of the process) "
+            "or 'full' (and a loss of power; one sync of the disk a call)"
+        )
 
 
 # -- fork --------------------------------------------------------------------------------------------------------
