@@ -22,9 +22,9 @@ from .nodes import Nodes
 from .policies import POLICIES, policy_from_dict
 from .read import (
     FileState,
+    begin,
     check_growth,
     check_tail,
-    connect,
     count,
     read_assignments,
     read_attributes,
@@ -156,30 +156,19 @@ def _connected(source: Path, findings: _Findings) -> Iterator[sqlite3.Connection
         connection = None
         try:
             try:
-                connection = _begun(source)
+                connection = begin(source, "ro")
             except sqlite3.OperationalError as error:
                 if "locked" in str(error):
                     raise StoreError(f"{source} cannot be read now: {error}. Try again.") from None
                 if not logs_of(source):
                     raise
                 # Only a connection that may write can take back what a killed writer left half done.
-                connection = _begun(stack.enter_context(private_copy(source)).path)
+                connection = begin(stack.enter_context(private_copy(source)).path, "ro")
         except (sqlite3.Error, UnicodeError) as error:
             findings.say(f"SQLite cannot read it: {error}")
         if connection is not None:
             stack.callback(connection.close)
         yield connection
-
-
-def _begun(path: Path) -> sqlite3.Connection:
-    connection = connect(path, "ro")
-    try:
-        connection.execute("BEGIN")
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except BaseException:
-        connection.close()
-        raise
-    return connection
 
 
 def _check_file(connection: sqlite3.Connection, findings: _Findings) -> None:

@@ -115,16 +115,17 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
 
 def _begun(path: Path) -> sqlite3.Connection:
     try:
-        return _begin(path, "ro")
+        return begin(path, "ro")
     except sqlite3.OperationalError as error:
         # A connection that may only read cannot take back what a killed writer left half done; one that may write can.
         left = [suffix for suffix in ("-journal", "-wal") if path.with_name(path.name + suffix).exists()]
         if not left or "locked" in str(error):
             raise
-    return _begin(path, "rw")
+    return begin(path, "rw")
 
 
-def _begin(path: Path, mode: str) -> sqlite3.Connection:
+def begin(path: Path, mode: str) -> sqlite3.Connection:
+    """A connection in a read transaction."""
     connection = connect(path, mode)
     try:
         connection.execute("BEGIN")
