@@ -28,10 +28,10 @@ OPENGL := libegl1 libopengl0 libgl1-mesa-dri
 SUDO   := $(if $(filter 0,$(shell id -u)),,sudo -n)
 APT    := $(SUDO) env DEBIAN_FRONTEND=noninteractive apt-get -qq
 opengl: $(VENV)/dev.stamp
-	@$(BIN)/python -m sgm.envs.safety_worker >$(VENV)/opengl.log 2>&1 || { \
+	@$(BIN)/python -m sgm.envs.safety.worker >$(VENV)/opengl.log 2>&1 || { \
 	  echo "installing $(OPENGL) (once)"; \
 	  { $(APT) update; $(APT) install -y --no-install-recommends $(OPENGL); } >$(VENV)/opengl.log 2>&1; \
-	  $(BIN)/python -m sgm.envs.safety_worker >>$(VENV)/opengl.log 2>&1; } || { \
+	  $(BIN)/python -m sgm.envs.safety.worker >>$(VENV)/opengl.log 2>&1; } || { \
 	  echo "SafetyRooms cannot draw pictures here, and its tests that need them are skipped. As root, on Debian:"; \
 	  echo "  apt-get install $(OPENGL)"; echo "What was tried is in $(VENV)/opengl.log."; }
 
@@ -40,13 +40,13 @@ format: $(VENV)/dev.stamp  ## Rewrite the sources in house style
 	@$(BIN)/ruff format .
 
 bench: $(VENV)/dev.stamp  ## Measure every speed claim against its baseline, in one run
-	@$(BIN)/python -m benchmarks.memory --out results/memory
-	@$(BIN)/python -m benchmarks.files --out results/files
-	@$(BIN)/python -m benchmarks.d3pg --out results/d3pg
-	@$(BIN)/python -m benchmarks.navigation --out results/navigation
-	@$(BIN)/python -m benchmarks.goals --out results/goals
-	@$(BIN)/python -m benchmarks.doom --out results/doom-speed
-	@$(BIN)/python -m benchmarks.safety --out results/safety-speed
+	@$(BIN)/python -m speed.memory --out results/memory
+	@$(BIN)/python -m speed.files --out results/files
+	@$(BIN)/python -m speed.d3pg --out results/d3pg
+	@$(BIN)/python -m speed.navigation --out results/navigation
+	@$(BIN)/python -m speed.goals --out results/goals
+	@$(BIN)/python -m speed.doom --out results/doom-speed
+	@$(BIN)/python -m speed.safety --out results/safety-speed
 
 torture: $(VENV)/dev.stamp  ## Kill, break and damage memory files for about an hour; the figures go to results/trust
 	@$(BIN)/python -m tests.torture --out results/trust

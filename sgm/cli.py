@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import sgm
-from sgm.memory.errors import printable
+from sgm.errors import printable
 from sgm.memory.lock import real_path
 from sgm.memory.stats import bytes_on_disk
 
@@ -122,7 +122,7 @@ def _add_files(commands: Any) -> None:
 
 
 def _add_point(parser: argparse.ArgumentParser) -> None:
-    from sgm.experiments.point import METHODS, PointSettings
+    from sgm.benchmarks.point.benchmark import METHODS, PointSettings
 
     default = PointSettings()
     parser.description = (
@@ -167,7 +167,7 @@ def _add_point(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_point(options: argparse.Namespace) -> None:
-    from sgm.experiments.point import QUICK, PointRun, PointSettings
+    from sgm.benchmarks.point.benchmark import QUICK, PointRun, PointSettings
 
     settings = _settings(PointSettings, QUICK, options)
     progress = not options.no_progress
@@ -175,7 +175,7 @@ def _run_point(options: argparse.Namespace) -> None:
 
 
 def _add_doom(parser: argparse.ArgumentParser) -> None:
-    from sgm.experiments.doom_settings import METHODS, DoomSettings
+    from sgm.benchmarks.doom.settings import METHODS, DoomSettings
 
     default = DoomSettings()
     parser.description = (
@@ -226,8 +226,8 @@ def _add_doom(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_doom(options: argparse.Namespace) -> None:
-    from sgm.experiments.doom import DoomRun
-    from sgm.experiments.doom_settings import QUICK, DoomSettings
+    from sgm.benchmarks.doom.benchmark import DoomRun
+    from sgm.benchmarks.doom.settings import QUICK, DoomSettings
 
     settings = _settings(DoomSettings, QUICK, options)
     progress = not options.no_progress
@@ -235,7 +235,7 @@ def _run_doom(options: argparse.Namespace) -> None:
 
 
 def _add_safety(parser: argparse.ArgumentParser) -> None:
-    from sgm.experiments.safety_settings import AGENTS, METHODS, POLICIES, SafetySettings
+    from sgm.benchmarks.safety.settings import AGENTS, METHODS, POLICIES, SafetySettings
 
     default = SafetySettings()
     parser.description = (
@@ -278,8 +278,8 @@ def _add_safety(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_safety(options: argparse.Namespace) -> None:
-    from sgm.experiments.safety import SafetyRun
-    from sgm.experiments.safety_settings import QUICK, SafetySettings
+    from sgm.benchmarks.safety.benchmark import SafetyRun
+    from sgm.benchmarks.safety.settings import QUICK, SafetySettings
 
     settings = _settings(SafetySettings, QUICK, options)
     progress = not options.no_progress
@@ -302,7 +302,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
 
 
 def _table(options: argparse.Namespace) -> None:
-    from sgm.experiments import paper
+    from sgm.benchmarks import paper
 
     if options.write:
         paper.write(options.write, options.runs)
@@ -320,7 +320,7 @@ def _settings(kind: type[Any], quick: dict[str, Any], options: argparse.Namespac
 
 
 def _demo(options: argparse.Namespace) -> None:
-    from sgm.experiments import demo
+    from sgm.benchmarks import demo
 
     demo.run(options.out, options.seed, options.command)
 

@@ -100,8 +100,8 @@ def test_help_explains_every_command(capsys):
 
 
 def test_the_demonstration_ends_with_a_plan_that_no_wall_blocks(tmp_path, capsys):
-    from sgm.envs.mazes import load_maze
-    from sgm.experiments import demo
+    from sgm.benchmarks import demo
+    from sgm.envs.point.mazes import load_maze
 
     assert main(["demo", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out

@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sgm.distances.encoders import (
+from sgm.errors import InputError
+from sgm.learning.encoders import (
     Pictures,
     check_pictures,
     check_rollouts,
@@ -23,8 +24,7 @@ from sgm.distances.encoders import (
     run,
     to_input,
 )
-from sgm.distances.fit import fit, go_on_from, load_network, save_network
-from sgm.memory.errors import InputError
+from sgm.learning.loop import fit, go_on_from, load_network, save_network
 
 _FORMAT = "sgm-cloned-controller-1"
 

@@ -1,7 +1,7 @@
 """D3PG: a goal-reaching actor and the distributional critics that measure distances, trained together (SoRB).
 
 The three critics live in one stacked array and every layer is one batched product for all of them; gradients are
-written out by hand, so that nothing is traced or allocated for a graph (`python -m benchmarks.d3pg` has the ratio).
+written out by hand, so that nothing is traced or allocated for a graph (`python -m speed.d3pg` has the ratio).
 
 Where this differs from the authors' code:
 - N environments advance together, once every N iterations: one step of experience an iteration all the same, but
@@ -30,7 +30,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.distances.distributional import (
+from sgm.distances.sorb import (
     DistributionalDistance,
     GoalNetworks,
     Layers,
@@ -38,7 +38,7 @@ from sgm.distances.distributional import (
     read_tensors,
     write_tensors,
 )
-from sgm.memory.errors import InputError, StoreError
+from sgm.errors import InputError, StoreError
 from sgm.memory.progress import progress_bar
 
 try:

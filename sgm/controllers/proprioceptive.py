@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sgm.distances.encoders import digest
-from sgm.distances.fit import fit, load_network, save_network
-from sgm.memory.errors import InputError
+from sgm.errors import InputError
+from sgm.learning.encoders import digest
+from sgm.learning.loop import fit, load_network, save_network
 
 _FORMAT = "sgm-proprioceptive-controller-1"
 _SIZE = (6, 2)  # numbers of odometry and of an action; files of other networks have a picture's size here

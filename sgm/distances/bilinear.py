@@ -24,12 +24,12 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sgm.memory.errors import InputError
+from sgm.errors import InputError
+from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
+from sgm.learning.loop import fit, load_network, save_network
 
 from .contrastive import ContrastiveConfig, draw_pairs, draw_windows
-from .encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
-from .fit import fit, load_network, save_network
-from .quality import close_pairs
+from .precision import close_pairs
 
 _FORMAT = "sgm-bilinear-1"
 _ENDLESS = 1e30  # steps; a distance must be finite

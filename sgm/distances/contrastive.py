@@ -14,10 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from sgm.memory.errors import InputError
-
-from .encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, make_encoder, run, to_input
-from .fit import fit, go_on_from, load_network, save_network
+from sgm.errors import InputError
+from sgm.learning.encoders import (
+    Pictures,
+    check_pictures,
+    check_rollouts,
+    digest,
+    for_inference,
+    make_encoder,
+    run,
+    to_input,
+)
+from sgm.learning.loop import fit, go_on_from, load_network, save_network
 
 _FORMAT = "sgm-contrastive-1"
 Floats = NDArray[np.float32]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.memory.errors import DistanceError, InputError
+from sgm.errors import DistanceError, InputError
 
 
 class TableDistance:

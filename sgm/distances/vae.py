@@ -16,11 +16,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from sgm.memory.errors import InputError
+from sgm.errors import InputError
+from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
+from sgm.learning.loop import fit, load_network, save_network
 
 from .bilinear import convolutions
-from .encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
-from .fit import fit, load_network, save_network
 
 _FORMAT = "sgm-vae-1"
 Floats = NDArray[np.float32]

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sgm.errors import InputError
 from sgm.memory.distance import Distance, between
-from sgm.memory.errors import InputError
 
 from .table import TableDistance
 

@@ -23,22 +23,22 @@ def _register() -> None:
     if "sgm/PointMaze-v0" not in gymnasium.registry:
         gymnasium.register(
             id="sgm/PointMaze-v0",
-            entry_point="sgm.envs.point:PointMazeEnv",
-            vector_entry_point="sgm.envs.point:PointMazeVectorEnv",
+            entry_point="sgm.envs.point.env:PointMazeEnv",
+            vector_entry_point="sgm.envs.point.env:PointMazeVectorEnv",
             max_episode_steps=TRAINING_STEPS,
         )
     if "sgm/DoomMaze-v0" not in gymnasium.registry:
         gymnasium.register(
             id="sgm/DoomMaze-v0",
-            entry_point="sgm.envs.doom:DoomMazeEnv",
-            vector_entry_point="sgm.envs.doom:DoomMazeVectorEnv",
+            entry_point="sgm.envs.doom.env:DoomMazeEnv",
+            vector_entry_point="sgm.envs.doom.env:DoomMazeVectorEnv",
             max_episode_steps=DOOM_STEPS,
         )
     if "sgm/SafetyRooms-v0" not in gymnasium.registry:
         gymnasium.register(
             id="sgm/SafetyRooms-v0",
-            entry_point="sgm.envs.safety:SafetyRoomsEnv",
-            vector_entry_point="sgm.envs.safety:SafetyRoomsVectorEnv",
+            entry_point="sgm.envs.safety.env:SafetyRoomsEnv",
+            vector_entry_point="sgm.envs.safety.env:SafetyRoomsVectorEnv",
             max_episode_steps=SAFETY_STEPS,
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sgm.memory.errors import InputError
+from sgm.errors import InputError
 
 
 def is_number(value: Any, least: float, largest: float = np.inf) -> bool:

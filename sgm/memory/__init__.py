@@ -1,10 +1,6 @@
 """The memory itself: needs NumPy, SciPy and sqlite3, and nothing else of this package."""
 
-from .attributes import Attributes
-from .build import ExtendReport
-from .certificate import Certificate
-from .distance import Distance
-from .errors import (
+from sgm.errors import (
     DistanceError,
     EmptyMemory,
     InputError,
@@ -14,14 +10,19 @@ from .errors import (
     UnknownEdge,
     UnknownNode,
 )
+
+from .attributes import Attributes
+from .build import ExtendReport
+from .certificate import Certificate
+from .distance import Distance
 from .events import Events
 from .graph import Edges
 from .memory import SparseGraphicalMemory
 from .plan import Plan
 from .planner import Near
 from .policies import Belief, CleanupPolicy, Evidence, FirstFailure, SecondFailure
-from .sparsity import ThresholdChoice, choose_threshold
 from .stats import Stats
+from .threshold import ThresholdChoice, choose_threshold
 
 __all__ = [
     "Attributes",

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from .errors import InputError
+from sgm.errors import InputError
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]

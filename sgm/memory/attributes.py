@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.errors import InputError
+
 from .arrays import as_array
-from .errors import InputError
 from .nodes import Nodes
 from .settings import shortened
 

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.errors import InputError
+
 from .arrays import Ints, as_array
 from .criteria import NOVEL, Block, Floats, decide, nonzero, within
 from .distance import Distance, Features, between, compute_features, count, embed
-from .errors import InputError
 from .events import NO_EPISODE, WALKED, EventLog, Mark, Size
 from .graph import Graph
 from .nodes import Nodes

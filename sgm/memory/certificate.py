@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import dijkstra
 
+from sgm.errors import InputError
+
 from .arrays import Bools, Ints
 from .criteria import within
 from .distance import Distance, Floats, between
-from .errors import InputError
 from .graph import Graph
 from .nodes import Nodes
 from .settings import Settings

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from sgm.errors import InputError, SGMError, StoreError, printable
+
 from .copies import logs_of, private_copy, stat_of
-from .errors import InputError, SGMError, StoreError, printable
 from .lock import WriterLock, real_path
 from .nodes import Nodes
 from .policies import POLICIES, policy_from_dict

@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import StoreError
+from sgm.errors import StoreError
+
 from .read import (
     connect,
     names_another_file,

@@ -8,8 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.errors import DistanceError, InputError
+
 from .arrays import as_array
-from .errors import DistanceError, InputError
 from .settings import shortened
 
 Floats = NDArray[np.float32]

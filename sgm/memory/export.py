@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from .errors import SGMError, StoreError
+from sgm.errors import SGMError, StoreError
+
 from .policies import Evidence
 
 if TYPE_CHECKING:

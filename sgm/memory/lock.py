@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from .errors import StoreError
+from sgm.errors import StoreError
 
 try:
     import fcntl

@@ -16,18 +16,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
+from sgm.errors import EmptyMemory, InputError, NoPath, StoreError, UnknownEdge, UnknownNode
+
 from . import export, localise, store
 from .arrays import Bools, Ints, as_array
 from .attributes import Attributes, checked_batch
 from .build import Builder, ExtendReport, as_episodes
 from .certificate import Certificate, certify
 from .cleanup import Cleanup
-from .compatible import check_distance, check_names, check_settings
 from .criteria import within as is_within
 from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, paired
-from .errors import EmptyMemory, InputError, NoPath, StoreError, UnknownEdge, UnknownNode
 from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
 from .graph import Edges, Graph
+from .load_checks import check_distance, check_names, check_settings
 from .lock import WriterLock, real_path
 from .nodes import Nodes
 from .plan import Plan

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.errors import InputError
+
 from .arrays import Column, Ints
-from .errors import InputError
 
 Floats = NDArray[np.float32]
 

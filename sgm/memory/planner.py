@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components, dijkstra
 
+from sgm.errors import InputError, NoPath
+
 from .arrays import Bools, Ints
-from .errors import InputError, NoPath
 from .graph import Graph
 from .policies import CleanupPolicy, Evidence
 

@@ -10,7 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import InputError
+from sgm.errors import InputError
+
 from .settings import MOST_STEPS, number, shortened, steps
 
 

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.errors import InputError, SGMError, StoreError
+
 from .attributes import check_name
-from .errors import InputError, SGMError, StoreError
 from .events import EVENT, GROWTH, KINDS, NO_EPISODE, WALKED, EventLog, numbered
 from .graph import Graph
 from .nodes import Nodes

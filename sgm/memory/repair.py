@@ -9,10 +9,11 @@ import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from sgm.errors import StoreError, printable
+
 from .arrays import Ints
 from .check import check
 from .copies import private_copy, stat_of
-from .errors import StoreError, printable
 from .lock import WriterLock, real_path
 from .pages import read_pages
 from .read import (

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.errors import InputError, SGMError, StoreError
+
 from .arrays import Bools, Ints
 from .attributes import check_name
 from .check import checked_policy, facts_of
-from .errors import InputError, SGMError, StoreError
 from .events import EVENT, GROWTH, GUARDED, KEEP_EVENTS, KINDS, NO_EPISODE, REMOVED, EventLog, replay
 from .graph import Graph
 from .nodes import Nodes, missing

@@ -44,7 +44,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .errors import StoreError
+from sgm.errors import StoreError
+
 from .policies import Evidence
 
 SCHEMA = 2

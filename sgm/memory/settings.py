@@ -7,7 +7,7 @@ import math
 import numbers
 from typing import Any
 
-from .errors import InputError
+from sgm.errors import InputError
 
 CRITERIA = ("two-way", "incoming", "outgoing", "perceptual", "uniform", "none")
 SCOPES = ("neighbors", "memory")

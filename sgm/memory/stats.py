@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from sgm.errors import printable
+
 from .attributes import describe
-from .errors import printable
 from .events import EventLog
 from .graph import Graph
 from .nodes import Nodes

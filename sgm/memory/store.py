@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.errors import InputError, StoreError
+
 from .arrays import Ints
 from .build import Builder, Undo
-from .errors import InputError, StoreError
 from .events import KEEP_EVENTS, NO_EPISODE, EventLog, Fold, Mark, numbered
 from .graph import Graph
 from .lock import WriterLock

@@ -19,8 +19,8 @@ from sgm.controllers.cloned import (  # noqa: E402
     draw_triples,
     train_cloned,
 )
-from sgm.distances.encoders import digest, to_input  # noqa: E402
-from sgm.memory.errors import InputError, StoreError  # noqa: E402
+from sgm.errors import InputError, StoreError  # noqa: E402
+from sgm.learning.encoders import digest, to_input  # noqa: E402
 
 TINY = ClonedConfig(width=8, hidden=24, iterations=80, batch=64, reach=3, learning_rate=3e-3)
 

@@ -16,8 +16,8 @@ pytest.importorskip("safetensors")
 from gymnasium.vector import AutoresetMode  # noqa: E402
 
 from sgm.controllers.d3pg import D3PG, Actor, D3PGConfig, Replay, one_step_more, one_thread, train  # noqa: E402
-from sgm.distances.distributional import DistributionalDistance  # noqa: E402
-from sgm.memory.errors import InputError, StoreError  # noqa: E402
+from sgm.distances.sorb import DistributionalDistance  # noqa: E402
+from sgm.errors import InputError, StoreError  # noqa: E402
 
 TINY = D3PGConfig(iterations=60, batch_size=8, hidden=16, initial_steps=40, checkpoint_every=20)
 
@@ -70,7 +70,7 @@ def weights(learner: D3PG) -> torch.Tensor:
 def separate(monkeypatch):
     """The benchmark's baseline: three separate critics in a loop, autograd, torch.optim.Adam."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2])
-    return importlib.import_module("benchmarks.d3pg").SeparateD3PG
+    return importlib.import_module("speed.d3pg").SeparateD3PG
 
 
 # What it learns from

@@ -22,7 +22,7 @@ from sgm.controllers.proprioceptive import (  # noqa: E402
     train_controller,
     transitions,
 )
-from sgm.memory.errors import InputError, StoreError  # noqa: E402
+from sgm.errors import InputError, StoreError  # noqa: E402
 
 TINY = ProprioceptiveConfig(hidden=32, model_iterations=400, iterations=100, batch=64, learning_rate=1e-2)
 MASS, DRAG, INERTIA, HINGE_DRAG, GEAR, LIMIT = 0.00519, 0.01, 2.85e-5, 0.005, 0.3, 0.05  # kg, N·s/m, kg·m², N·m·s

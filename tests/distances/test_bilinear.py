@@ -15,7 +15,6 @@ pytest.importorskip("safetensors")
 from scipy.ndimage import gaussian_filter1d  # noqa: E402
 
 import sgm  # noqa: E402
-from sgm.distances import fit as fitting  # noqa: E402
 from sgm.distances.bilinear import (  # noqa: E402
     Bilinear,
     BilinearConfig,
@@ -23,8 +22,9 @@ from sgm.distances.bilinear import (  # noqa: E402
     draw_ahead,
     train_bilinear,
 )
-from sgm.distances.quality import quality  # noqa: E402
-from sgm.memory.errors import InputError, StoreError  # noqa: E402
+from sgm.distances.precision import quality  # noqa: E402
+from sgm.errors import InputError, StoreError  # noqa: E402
+from sgm.learning import loop as fitting  # noqa: E402
 
 TINY = BilinearConfig(width=8, embedding=16, iterations=100, batch=64, reach=5, learning_rate=3e-3)
 SIZE = (16, 24)

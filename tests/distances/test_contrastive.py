@@ -23,8 +23,8 @@ from sgm.distances.contrastive import (  # noqa: E402
     to_steps,
     train_contrastive,
 )
-from sgm.distances.quality import quality  # noqa: E402
-from sgm.memory.errors import InputError, StoreError  # noqa: E402
+from sgm.distances.precision import quality  # noqa: E402
+from sgm.errors import InputError, StoreError  # noqa: E402
 
 TINY = ContrastiveConfig(width=4, embedding=16, iterations=100, rollouts=8, pairs=2)
 SIZE = (16, 12)

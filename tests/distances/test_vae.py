@@ -13,9 +13,9 @@ pytest.importorskip("safetensors")
 
 import sgm  # noqa: E402
 from sgm.distances import TableDistance  # noqa: E402
-from sgm.distances.encoders import to_input  # noqa: E402
 from sgm.distances.vae import VAE, VAEConfig, VAEFeatures, negative_bound, train_vae  # noqa: E402
-from sgm.memory.errors import InputError, StoreError  # noqa: E402
+from sgm.errors import InputError, StoreError  # noqa: E402
+from sgm.learning.encoders import to_input  # noqa: E402
 
 TINY = VAEConfig(width=8, latent=6, iterations=150, batch=32, learning_rate=3e-3)
 SIZE = (16, 24)

@@ -17,7 +17,7 @@ from sgm.distances.window import (
     window_steps,
     window_table,
 )
-from sgm.memory.errors import InputError
+from sgm.errors import InputError
 
 aggregates = st.sampled_from(sorted(AGGREGATES))
 lengths = st.lists(st.integers(1, 9), min_size=1, max_size=6)

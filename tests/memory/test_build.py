@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sgm
-from benchmarks.reference import ReferenceMemory
+from speed.reference import ReferenceMemory
 from tests.conftest import plane, tables
 from tests.memory.oracle import build_sparse_graph, edge_list
 

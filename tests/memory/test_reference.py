@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from benchmarks.reference import ReferenceMemory
 from sgm.memory.reference import SparseGraph, build_sparse_graph, k_nearest
+from speed.reference import ReferenceMemory
 from tests.conftest import plane, tables
 
 LINE = np.abs(np.subtract.outer(np.arange(6), np.arange(6))).astype(np.float32)  # six states a step apart

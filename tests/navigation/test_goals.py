@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import sgm
-from benchmarks.goals import GraphWorld, go, rooms, run
 from sgm.navigation import ActiveGoals, Cleaner, Navigator, RandomGoals, cleanup
 from sgm.navigation.goals import Survey, doubt
+from speed.goals import GraphWorld, go, rooms, run
 from tests.conftest import plane
 
 ALL = 10**6

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.envs.mazes import load_maze
-from sgm.envs.point import PointMazeEnv, PointMazeVectorEnv
+from sgm.envs.point.env import PointMazeEnv, PointMazeVectorEnv
+from sgm.envs.point.mazes import load_maze
 from sgm.navigation import (
     Cleaner,
     Navigator,

@@ -24,7 +24,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from sgm.experiments.provenance import provenance
+from sgm.benchmarks.provenance import provenance
 from sgm.memory.progress import progress_bar
 from tests.torture import endurance, faults, kills, mutations, readers
 

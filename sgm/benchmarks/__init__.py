@@ -1,0 +1,1 @@
+"""The paper's benchmarks, and the demonstration that `sgm demo` shows."""

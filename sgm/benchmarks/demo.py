@@ -1,0 +1,103 @@
+"""A first look: a memory in a maze, a plan through a wall, the edges that fail, the plan that works.
+
+The distance is what a learned one often is: right along corridors, but blind to walls at close range. So the first plan
+exploits a wall, and following it is what repairs the memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgm
+from sgm.envs.point.mazes import Maze, load_maze
+
+from . import plots
+from .provenance import provenance
+
+Positions = NDArray[np.float64]
+ENDS = ((8.0, 20.0), (44.0, 20.0))  # (row, column) in cells: a wall between them, the door far to the side
+BLIND = 3.5  # cells: at this range or less, walls are not seen
+
+
+def sample_positions(maze: Maze, number: int, seed: int) -> Positions:
+    """(n, 2) uniform positions in free space, cells."""
+    random = np.random.default_rng(seed)
+    return maze.cells[random.integers(len(maze.cells), size=number)] + random.random((number, 2))
+
+
+def blind_distances(maze: Maze, positions: Positions) -> NDArray[np.float32]:
+    """(n, n) steps: along corridors where it is far, straight on where it is near, wall or not."""
+    straight = np.linalg.norm(positions[:, None] - positions, axis=-1)
+    ids = maze.cell_ids(positions)
+    around = maze.distances[np.ix_(ids, ids)]
+    return np.where(straight <= BLIND, straight, np.maximum(straight, around)).astype(np.float32)
+
+
+def can_walk(maze: Maze, start: Positions, goal: Positions) -> bool:
+    """Whether the straight line from start to goal meets no wall."""
+    share = np.linspace(0, 1, 200)[:, None]
+    return bool(maze.is_free(start + share * (goal - start)).all())
+
+
+def first_blocked_leg(maze: Maze, positions: Positions, nodes: NDArray[np.int64]) -> tuple[int, int] | None:
+    """The first edge of a plan that a wall blocks, as node ids; `positions` are those of the nodes."""
+    for u, v in itertools.pairwise(nodes.tolist()):
+        if not can_walk(maze, positions[u], positions[v]):
+            return u, v
+    return None
+
+
+def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -> Path:
+    """Build, plan, fail, replan, and write `memory.sgm`, `run.json` and `plan.png` to `out`."""
+    maze = load_maze("FourRooms", resize=5, thin=True)
+    positions = sample_positions(maze, observations, seed)
+    distance = sgm.TableDistance(blind_distances(maze, positions))
+    memory = sgm.SparseGraphicalMemory(
+        distance, features=lambda rows: positions[np.asarray(rows, int)], tau_p=2.0, tau_a=3.0, max_dist=5.0, k=8
+    )
+    report = memory.extend(np.arange(observations), attributes={"position": positions}, progress=True)
+    print(f"{observations} observations: {report.added} nodes, {report.merged} merged")
+    start, goal = (int(np.linalg.norm(positions - place, axis=1).argmin()) for place in ENDS)
+    places = memory.attributes["position"]
+    first = plan = memory.plan(start, goal)
+    print(f"first plan: {len(plan)} nodes, {plan.total:.1f} steps")
+    while blocked := first_blocked_leg(maze, places, plan.nodes):
+        memory.record(*blocked, reached=False)
+        plan = memory.plan(start, goal)
+        print(f"a wall between nodes {blocked[0]} and {blocked[1]}: edge removed; new plan of {plan.total:.1f} steps")
+    print(plan)
+    out.mkdir(parents=True, exist_ok=True)
+    memory.save(out / "memory.sgm")
+    (out / "run.json").write_text(
+        json.dumps({**provenance(command), "seed": seed, "plan": plan.asdict()}, indent=2) + "\n"
+    )
+    draw(out / "plan.png", maze, memory, places, (first, plan), positions[[start, goal]])
+    print(f"wrote {out / 'plan.png'} and {out / 'memory.sgm'} (sgm info {out / 'memory.sgm'})")
+    return out / "plan.png"
+
+
+def draw(
+    path: Path,
+    maze: Maze,
+    memory: sgm.SparseGraphicalMemory,
+    places: Positions,
+    plans: tuple[sgm.Plan, sgm.Plan],
+    ends: Positions,
+) -> None:
+    """The memory over its maze, with the edges that were cut and the plans before and after."""
+    figure, axes = plots.pyplot().subplots(figsize=(7, 7.4))
+    plots.draw_maze(axes, maze)
+    plots.draw_edges(axes, places, memory.edges())
+    plots.draw_nodes(axes, places)
+    plots.draw_edges(axes, places, memory.removed(), plots.CUT, linewidths=2.2, zorder=5, label="edges removed")
+    for plan, colour, label in zip(plans, plots.PLANS, ("first plan", "last plan"), strict=True):
+        plots.draw_path(axes, np.concatenate([ends[:1], places[plan.nodes], ends[1:]]), colour, label)
+    plots.draw_ends(axes, *ends)
+    axes.set_title(f"{len(memory)} nodes, {len(memory.edges().source)} edges", fontsize=11)
+    plots.legend_below(axes, 5)
+    plots.save(figure, path)

@@ -1,0 +1,1 @@
+"""ViZDoom, the paper's second benchmark."""

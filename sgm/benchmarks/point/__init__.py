@@ -1,0 +1,1 @@
+"""PointEnv, the paper's first benchmark."""

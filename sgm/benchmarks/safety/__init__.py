@@ -1,0 +1,1 @@
+"""SafetyGym, the paper's third benchmark."""

@@ -1,0 +1,183 @@
+"""How good a distance between pictures is, by the true poses: they judge it, and nothing learns from them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from sgm.errors import InputError
+from sgm.memory.distance import Distance, between, embed, paired
+
+Ints = NDArray[np.int64]
+_ROWS = 256  # frames compared with all others at once
+
+
+@dataclasses.dataclass(frozen=True)
+class Accepted:
+    """Random pairs of frames of different rollouts that a threshold takes for close.
+
+    Attributes:
+        recall: the share of truly near pairs that was asked for.
+        reached: the share that is accepted: more where distances are equal, 1 if all that is not close is equally far.
+        threshold: steps up to which a pair is accepted.
+        precision: share of the accepted pairs that are truly near.
+        false: share of the accepted pairs that are truly far apart.
+    """
+
+    recall: float
+    reached: float
+    threshold: float
+    precision: float
+    false: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Quality:
+    """How good a distance is.
+
+    Attributes:
+        auc: chance that a pair a few steps apart is closer than a pair many steps apart in the same rollout, ties half.
+            The classifier's own task, and a flattering one: hardly any of its pairs are places that look alike.
+        accepted: what is accepted across rollouts at each recall.
+        pairs: pairs across rollouts that were compared.
+        near: share of them that are truly near.
+    """
+
+    auc: float
+    accepted: tuple[Accepted, ...]
+    pairs: int
+    near: float
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain lists and numbers, ready for JSON."""
+        return dataclasses.asdict(self)
+
+
+def quality(
+    distance: Distance,
+    frames: Any,
+    poses: ArrayLike,
+    *,
+    recalls: Sequence[float] = (0.3, 0.1),
+    near: float = 100.0,
+    heading: float = 45.0,
+    far: float = 200.0,
+    reach: int = 5,
+    apart: int = 25,
+    number: int = 3_000,
+    pairs: int = 2_000,
+    seed: int = 0,
+) -> Quality:
+    """Judge a distance on rollouts that it was not trained on.
+
+    Args:
+        distance: any; for a `WindowDistance` over these rollouts the frames are
+            `np.arange(episodes * steps).reshape(episodes, steps)`.
+        frames: (episodes, steps, ...) observations.
+        poses: (episodes, steps, 3) x and y in map units and heading in degrees.
+        recalls: shares of the truly near pairs across rollouts that a threshold is to accept.
+        near: map units within which a pair across rollouts is truly near …
+        heading: … if the headings differ by at most so many degrees.
+        far: map units beyond which an accepted pair is false.
+        reach: for the AUC a pair is close if it is 1 to so many steps apart.
+        apart: for the AUC a pair is far if it is at least so many steps apart.
+        number: random frames of which all pairs of different rollouts are compared.
+        pairs: close pairs for the AUC, and far ones.
+        seed: of everything random.
+    """
+    poses = np.asarray(poses, np.float64)
+    if poses.ndim != 3 or poses.shape[2] != 3 or np.shape(frames)[:2] != poses.shape[:2]:
+        raise InputError(
+            f"frames have shape {np.shape(frames)} and poses {poses.shape}: expected (episodes, steps, ...) and "
+            "(episodes, steps, 3)"
+        )
+    random = np.random.default_rng(seed)
+    auc = _auc(distance, frames, random, reach, apart, pairs)
+    episodes, length = poses.shape[:2]
+    chosen = random.permutation(episodes * length)[:number]
+    rows, times = np.divmod(chosen, length)
+    embeddings = embed(distance, frames[rows, times], None)
+    steps, is_near, is_far = _compare(distance, embeddings, rows, poses[rows, times], near, heading, far)
+    if not is_near.any():
+        raise InputError(
+            f"of {len(chosen)} frames no two of different rollouts are within {near} units and {heading}°: "
+            "give more rollouts, or a higher number"
+        )
+    accepted = tuple(_accept(steps, is_near, is_far, recall) for recall in recalls)
+    return Quality(auc, accepted, len(steps), float(is_near.mean()))
+
+
+def close_pairs(
+    random: np.random.Generator, episodes: int, length: int, number: int, reach: int
+) -> tuple[Ints, Ints, Ints]:
+    """Rollouts and two times in each, the second 1 to `reach` steps after the first."""
+    lag = random.integers(1, reach + 1, size=number)
+    first = random.integers(length - lag)
+    return random.integers(episodes, size=number), first, first + lag
+
+
+def far_pairs(
+    random: np.random.Generator, episodes: int, length: int, number: int, apart: int
+) -> tuple[Ints, Ints, Ints]:
+    """Rollouts and two times in each, at least `apart` steps from one another, in either order."""
+    early = random.integers(length - apart, size=number)
+    late = random.integers(early + apart, length)
+    swap = random.random(number) < 0.5
+    return random.integers(episodes, size=number), np.where(swap, late, early), np.where(swap, early, late)
+
+
+def _auc(distance: Distance, frames: Any, random: np.random.Generator, reach: int, apart: int, number: int) -> float:
+    episodes, length = np.shape(frames)[:2]
+    if not 1 <= reach < apart < length:
+        raise InputError(f"reach is {reach}, apart is {apart}: expected 1 ≤ reach < apart < {length}, the frames")
+    drawn = (
+        close_pairs(random, episodes, length, number, reach),
+        far_pairs(random, episodes, length, number, apart),
+    )
+    rows, first, second = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+    starts, goals = (embed(distance, frames[rows, times], None) for times in (first, second))
+    ranks = rankdata(paired(distance, starts, goals))
+    return float((ranks[number:].sum() - number * (number + 1) / 2) / number**2)
+
+
+def _compare(
+    distance: Distance,
+    embeddings: NDArray[np.float32],
+    rollouts: Ints,
+    poses: NDArray[np.float64],
+    near: float,
+    heading: float,
+    far: float,
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Steps between all pairs of frames of different rollouts, and which pairs are truly near and truly far."""
+    parts = []
+    for begin in range(0, len(rollouts), _ROWS):
+        block = slice(begin, begin + _ROWS)
+        across = rollouts[block, None] != rollouts
+        units = np.hypot(*(poses[block, None, axis] - poses[:, axis] for axis in (0, 1)))[across]
+        turn = np.abs((poses[block, None, 2] - poses[:, 2] + 180) % 360 - 180)[across]
+        steps = between(distance, embeddings[block], embeddings)[across]
+        parts.append((steps, (units <= near) & (turn <= heading), units > far))
+    steps, is_near, is_far = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return steps, is_near, is_far
+
+
+def _accept(
+    steps: NDArray[np.float32], is_near: NDArray[np.bool_], is_far: NDArray[np.bool_], recall: float
+) -> Accepted:
+    if not 0 < recall <= 1:
+        raise InputError(f"recall is {recall}: expected above 0, at most 1")
+    threshold = np.quantile(steps[is_near], recall, method="inverted_cdf")
+    accepted = steps <= threshold
+    return Accepted(
+        recall=recall,
+        reached=float(accepted[is_near].mean()),
+        threshold=float(threshold),
+        precision=float(is_near[accepted].mean()),
+        false=float(is_far[accepted].mean()),
+    )

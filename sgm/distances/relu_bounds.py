@@ -1,0 +1,86 @@
+"""Which distances provably stay almost the same while the start moves a little.
+
+Over a small box of starts a ReLU network is nearly linear. Each unit is replaced by a line with an error on both sides,
+and lines and errors are carried through the layers, which bounds every logit of every critic. Distances at the far end
+of the critics' range cannot grow, so for them a bound from below is all that is needed, and one critic suffices for it,
+because the ensemble is aggregated by its maximum.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from .sorb import GoalNetworks
+
+_ROUNDING = 1e-3  # steps; bounds hold in exact arithmetic
+
+
+def settled(
+    networks: GoalNetworks, start: NDArray[np.float32], radius: float, goals: NDArray[np.float32], steps: Tensor,
+    slack: float,
+) -> NDArray[np.bool_]:  # fmt: skip
+    """Which goals stay within `slack` steps of `steps` for every start within `radius` of `start`, sup norm.
+
+    (o,) start, (m, o) goals and (m,) steps from the start itself to (m,) bool; False where nothing is proven.
+    """
+    result = np.zeros(len(goals), np.bool_)
+    far = torch.nonzero(steps > networks.bins - slack + _ROUNDING)[:, 0]
+    if not len(far):
+        return result
+    ends = torch.from_numpy(start)[None], torch.from_numpy(goals)[far]
+    middle, reach = _bound(networks.actor, 0, *ends, radius, None)
+    low, high = torch.tanh(middle - reach), torch.tanh(middle + reach)
+    action = (low + high) / 2, (high - low) / 2
+    least = torch.stack(
+        [_least(*_bound(networks.critics, i, *ends, radius, action)) for i in range(len(networks.critics.first))]
+    ).amax(0)
+    result[far.numpy()] = (least > steps[far] - slack + _ROUNDING).numpy()
+    return result
+
+
+def _bound(
+    layers: tuple[Tensor, Tensor, Tensor], member: int, start: Tensor, goals: Tensor, radius: float,
+    action: tuple[Tensor, Tensor] | None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """Middle and reach of a network's outputs over a box of starts (and of actions): (m, outputs) each."""
+    first, second, third = (layer[member] for layer in layers)
+    size, hidden = start.shape[1], first.shape[1]
+    slopes = first[:size]  # of the first layer, in the start
+    middle = start @ slopes + torch.addmm(first[-1], goals, first[size:-1])
+    line, error = _lines(middle, radius * slopes.abs().sum(0).expand_as(middle))
+    weights, magnitudes = second[:hidden], second[:hidden].abs()
+    middle = torch.addmm(second[-1], line * middle + error, weights)
+    slopes = (line[:, None] * slopes) @ weights  # (m, o, hidden): of the second layer, in the start
+    reach = radius * slopes.abs().sum(1) + error @ magnitudes
+    from_action = torch.zeros_like(middle)
+    if action is not None:
+        middle = middle + action[0] @ second[hidden:-1]
+        from_action = action[1] @ second[hidden:-1].abs()
+    second_line, second_error = _lines(middle, reach + from_action)
+    loose = second_line * (error @ magnitudes + from_action) + second_error
+    outputs = torch.addmm(third[-1], second_line * middle + second_error, third[:-1])
+    slopes = (second_line[:, None] * slopes) @ third[:-1]
+    return outputs, radius * slopes.abs().sum(1) + loose @ third[:-1].abs()
+
+
+def _lines(middle: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """Slope and error of lines that stand for ReLUs: relu(x) = slope · x + error ± error for x in middle ± reach."""
+    slope = ((middle + reach) / (2 * reach).clamp_min(1e-30)).clamp(0, 1)
+    return slope, (slope * (reach - middle) / 2).clamp_min(0)
+
+
+def _least(middle: Tensor, reach: Tensor) -> Tensor:
+    """The least expected steps that logits in middle ± reach allow: (m, B) and (m, B) to (m,).
+
+    More of a logit shortens the expectation if its bin is below it: so all bins up to some bin are high, the rest low.
+    """
+    bins = torch.arange(1.0, middle.shape[1] + 1)
+    low, high = middle - reach, middle + reach
+    choices = torch.where(bins <= bins[:, None, None], high, low)  # (B, m, B)
+    return (choices.softmax(2) @ bins).amin(0)

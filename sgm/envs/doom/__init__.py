@@ -1,0 +1,1 @@
+"""DoomMaze: a first-person maze in the Doom engine."""

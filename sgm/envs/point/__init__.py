@@ -1,0 +1,1 @@
+"""PointMaze: a point robot in a maze of cells."""

@@ -1,0 +1,1 @@
+"""SafetyRooms: a car-like robot with a camera in furnished rooms."""

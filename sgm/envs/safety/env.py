@@ -1,0 +1,480 @@
+"""Rooms seen from within by a rolling robot, `sgm/SafetyRooms-v0`: Safety Gym's Point robot, one or many at once.
+
+Safety Gym is archived and its successor does not install with current packages: this is our own environment on MuJoCo's
+own bindings, with their robot's published parameters, their costs, and rooms from a seed. Linux and macOS only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils import seeding
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from numpy.typing import ArrayLike, NDArray
+
+from sgm.envs.vector import check_mask, first, info_of, is_number, require, spread_seeds
+from sgm.errors import InputError
+from sgm.memory.progress import progress_bar
+
+from .layouts import Layout, generate
+from .model import TIMESTEP
+from .pool import Workers
+from .worker import FASTEST, FRAME_SKIP
+
+for _needed in ("mujoco", "OpenGL"):  # both are for the workers; who asks them loads neither
+    if importlib.util.find_spec(_needed) is None:
+        raise ImportError(
+            f"sgm/SafetyRooms-v0 cannot import {_needed}: install the extra with "
+            "pip install 'sparse-graphical-memory[safety]'",
+            name=_needed,
+        )
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Frame = NDArray[np.uint8]
+Observation = dict[str, Any]
+
+SIZE = 64  # side of pictures, pixels
+LEAST, RENDERED = 8, 256  # side of the smallest and of the largest picture, and of those of render()
+RADIUS = 0.4  # a goal is reached within so many metres
+EPISODE_STEPS = 300
+SPINNING = 50.0  # rad/s, more than a robot can do even if something hits its nose
+PICTURES = 128  # drawn at once, at least
+ODOMETRY = ("x", "y", "heading", "forward", "sideways", "turning")  # m, m, rad, m/s, m/s, rad/s
+
+
+@dataclasses.dataclass(frozen=True)
+class Tasks:
+    """Starts and goals, the same for whoever has to solve them.
+
+    Attributes:
+        starts: (n, 3) x, y in m and heading in rad.
+        goals: (n, 3) likewise; the goal's picture is what is seen there.
+    """
+
+    starts: Floats
+    goals: Floats
+
+    def __len__(self) -> int:
+        """Number of tasks."""
+        return len(self.starts)
+
+    @classmethod
+    def draw(cls, layout: Layout, number: int, seed: int, *, least: float = 2.0) -> Tasks:
+        """So many tasks, uniform over the layout, start and goal at least `least` metres apart as the crow flies."""
+        require(is_number(number, 1), "number", number, "a number of tasks, 1 or more")
+        random = np.random.default_rng(seed)
+        pairs = np.empty((0, 2, 3))
+        for _ in range(200):
+            drawn = layout.draw_poses(random, 2 * max(number, 32)).reshape(-1, 2, 3)
+            apart = np.hypot(*(drawn[:, 0, :2] - drawn[:, 1, :2]).T) >= least
+            pairs = np.concatenate([pairs, drawn[apart]])
+            if len(pairs) >= number:
+                return cls(pairs[:number, 0], pairs[:number, 1])
+        width, height = layout.size
+        raise InputError(
+            f"least is {least!r}; give a distance that a start and a goal in {width:g} × {height:g} m can be apart"
+        )
+
+
+class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, np.ndarray]):
+    """Many robots, each alone in rooms of one layout, moved and seen for by as many processes as there are cores.
+
+    Observations are `observation`, (n, size, size, 3) uint8, what is seen; `odometry`, (n, 6) float32: x and y in m,
+    heading in rad (−π to π), forward and sideways speed in m/s, turning rate in rad/s; and `desired_goal`, what is seen
+    at the goal, black without one. Actions are (n, 2), force forward and turning rate, −1 to 1; what is beyond is
+    clipped. A row of nan leaves its robot alone (`rest` says so to whoever asks). A step is 50 time steps, 0.1 s. The
+    robot reaches 1.5 m/s and 3 rad/s. Its force is limited so that every one above 0.05 is the same, and its turning
+    servo is too stiff for the time step: turning rates tremble by about 1 rad/s. Both are Safety Gym's.
+
+    An episode is over (terminated, reward 0 instead of −1) within 0.4 m of the goal. `infos` carry the truth, for
+    evaluation only: `pose` (n, 3), `goal_pose` (n, 3), nan without a goal, `distance` (n,) between them in m, `success`
+    and `is_success` (n,); and costs, as in Safety Gym 1 or 0 for where the robot is when the step is over:
+    `cost_pillars` (n,) if it touches a pillar, `cost_hazards` if its centre is in a hazard, `cost` if either is so.
+
+    `reset(seed=s)` seeds sub-environment `i` with `s + i`. Reset options, all optional: `starts` and `goals`, (n, 3) or
+    (3,) poses; `goals=None` for episodes without a goal; and `reset_mask`, (n,) bool: reset only these, and read only
+    these rows. What is not given is drawn uniformly over the layout, at rest.
+
+    With `pictures=False` there is no `observation`, and nothing is drawn except goals that are given: goals that are
+    not given are none. `look` draws what is seen when it is needed.
+
+    Autoreset is disabled: an episode that is over can be acted on until it is reset.
+
+    Attributes:
+        layout: where.
+        max_episode_steps: truncate after this many steps; None: never. May be changed.
+        elapsed: (n,) steps of the episodes so far.
+    """
+
+    metadata = {  # noqa: RUF012 (Gymnasium's name and type)
+        "autoreset_mode": AutoresetMode.DISABLED,
+        "render_modes": ["rgb_array"],
+        "render_fps": round(1 / (FRAME_SKIP * TIMESTEP)),
+    }
+    rest = np.nan
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        *,
+        layout: Layout | None = None,
+        layout_seed: int = 0,
+        size: int = SIZE,
+        workers: int | None = None,
+        pictures: bool = True,
+        max_episode_steps: int | None = EPISODE_STEPS,
+        render_mode: str | None = None,
+    ) -> None:
+        """Start the processes.
+
+        Args:
+            num_envs: number of robots.
+            layout: where; `generate(layout_seed)` unless given.
+            layout_seed: which of the layouts.
+            size: side of pictures, pixels.
+            workers: number of processes; None: as many as there are cores to use. The result is the same.
+            pictures: whether observations have pictures.
+            max_episode_steps: truncate after this many steps; None: never.
+            render_mode: None or "rgb_array", what is seen, with more pixels.
+        """
+        require(is_number(num_envs, 1), "num_envs", num_envs, "a number of robots, 1 or more")
+        wanted = "a Layout: generate(seed) or Layout.from_dict(...) of sgm.envs.safety.layouts"
+        require(layout is None or isinstance(layout, Layout), "layout", layout, wanted)
+        whole = isinstance(size, (int, np.integer)) and LEAST <= size <= RENDERED
+        require(whole, "size", size, f"the side of pictures, {LEAST} to {RENDERED} pixels")
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        workers = min(num_envs, cores) if workers is None else workers
+        require(is_number(workers, 1), "workers", workers, "a number of processes, 1 or more, or None for one per core")
+        can_last = max_episode_steps is None or is_number(max_episode_steps, 1)
+        require(can_last, "max_episode_steps", max_episode_steps, "1 or more, or None for no limit")
+        require(render_mode in (None, "rgb_array"), "render_mode", render_mode, "None or 'rgb_array'")
+        self.layout = generate(layout_seed) if layout is None else layout
+        self.num_envs, self.size, self.pictures = num_envs, int(size), bool(pictures)
+        self.max_episode_steps, self.render_mode = max_episode_steps, render_mode
+        picture = spaces.Box(0, 255, (self.size, self.size, 3), np.uint8)
+        contents: dict[str, Any] = {"observation": picture} if pictures else {}
+        contents |= {"odometry": self._odometry_space(), "desired_goal": picture}
+        self.single_observation_space = spaces.Dict(contents)
+        self.single_action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.goal = np.full((num_envs, 3), np.nan)
+        self.goal_seen = np.zeros((num_envs, self.size, self.size, 3), np.uint8)
+        self.elapsed = np.zeros(num_envs, np.int64)
+        self._begun = np.zeros(num_envs, np.bool_)
+        self._rngs, self._seeds = map(list, zip(*(seeding.np_random() for _ in range(num_envs)), strict=True))
+        self._capacity = max(num_envs, PICTURES)
+        self.workers = Workers(workers, self.layout, num_envs, self._capacity, self.size, RENDERED)
+        self._state = self.workers.shared.state
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """The sub-environments' generators."""
+        return tuple(self._rngs)
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The sub-environments' seeds."""
+        return tuple(self._seeds)
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin episodes, all or those of options["reset_mask"]; see the class for `options`."""
+        self._check_open()
+        options = dict(options or {})
+        mask = check_mask(options.pop("reset_mask", None), self.num_envs)
+        chosen = np.flatnonzero(mask)
+        for i, new in enumerate(spread_seeds(seed, self.num_envs)):
+            if mask[i] and new is not None:
+                self._rngs[i], self._seeds[i] = seeding.np_random(new)
+        starts, goals = self._settle(options, chosen)
+        self.goal_seen[chosen] = 0
+        aimed = chosen[np.isfinite(goals[chosen, 0])]
+        self.goal_seen[aimed] = self.see(goals[aimed])
+        self._state[chosen] = 0.0
+        self._state[chosen, :3] = starts[chosen]
+        self.workers.shared.touched[chosen] = 0  # that is for steps to find out
+        self.goal[chosen], self.elapsed[chosen], self._begun[chosen] = goals[chosen], 0, True
+        return self._observation(), self._infos()
+
+    def step(self, actions: ArrayLike) -> tuple[Observation, Floats, Bools, Bools, dict[str, Any]]:
+        """One action each, (n, 2) force forward and turning rate, −1 to 1; a row of nan leaves its robot alone."""
+        self._check_open()
+        actions = np.asarray(actions, np.float64)
+        resting = np.isnan(actions)
+        clear = actions.shape == (self.num_envs, 2) and not np.isinf(actions).any()
+        clear = clear and bool((resting[:, 0] == resting[:, 1]).all())
+        wanted = f"({self.num_envs}, 2) force and turning rate, −1 to 1, or two nan to leave a robot alone"
+        require(clear, "actions", actions, wanted)
+        moving = np.flatnonzero(~resting[:, 0])
+        if not self._begun[moving].all():
+            raise gymnasium.error.ResetNeeded("step was called before any reset of the environment; call reset first")
+        self.workers.shared.actions[moving] = np.clip(actions[moving], -1.0, 1.0)
+        self.workers.run("step", moving)
+        self.elapsed[moving] += 1
+        infos = self._infos()
+        late = self.elapsed >= (np.inf if self.max_episode_steps is None else self.max_episode_steps)
+        reached = infos["success"]
+        return self._observation(), np.where(reached, 0.0, -1.0), reached.copy(), late, infos
+
+    def look(self, rows: ArrayLike) -> Frame:
+        """What these robots see now: (m,) integers -> (m, size, size, 3) uint8."""
+        rows = np.asarray(rows)
+        known = rows.shape == (0,) or (rows.ndim == 1 and np.issubdtype(rows.dtype, np.integer))
+        known = known and bool(((rows >= 0) & (rows < self.num_envs)).all())
+        require(known, "rows", rows, f"a list of numbers from 0 to {self.num_envs - 1}")
+        rows = rows.astype(np.intp)
+        if not self._begun[rows].all():
+            raise gymnasium.error.ResetNeeded("look was called before any reset of the environment; call reset first")
+        return self.see(self._poses()[rows])
+
+    def see(self, poses: ArrayLike, *, size: int | None = None) -> Frame:
+        """What is seen from given poses: (m, 3) -> (m, size, size, 3) uint8."""
+        self._check_open()
+        poses = np.asarray(poses, np.float64)
+        fits = poses.ndim == 2 and poses.shape[1] == 3 and bool(np.isfinite(poses).all())
+        require(fits, "poses", poses, "(m, 3) finite x, y in metres and heading in radians")
+        size = self.size if size is None else size
+        require(is_number(size, 1, RENDERED), "size", size, f"a side of 1 to {RENDERED} pixels")
+        room = self.workers.shared.pictures
+        at_once = min(self._capacity, len(room) // (size * size * 3))
+        seen = np.empty((len(poses), size, size, 3), np.uint8)
+        for low in range(0, len(poses), at_once):
+            part = poses[low : low + at_once]
+            self.workers.shared.poses[: len(part)] = part
+            self.workers.run("see", np.arange(len(part)), size)
+            seen[low : low + len(part)] = room[: part.shape[0] * size * size * 3].reshape(-1, size, size, 3)
+        return seen
+
+    def render(self) -> tuple[Frame, ...] | None:
+        """What every robot sees, (256, 256, 3) each, whatever the size of observations."""
+        if self.render_mode != "rgb_array":
+            return None
+        return tuple(self.see(self._poses(), size=RENDERED))
+
+    def close_extras(self, **_: Any) -> None:
+        """Stop the processes."""
+        self.workers.close()
+
+    def _check_open(self) -> None:
+        if self.closed:
+            raise gymnasium.error.ClosedEnvironmentError("this environment is closed: make another one")
+
+    def _settle(self, options: Mapping[str, Any], chosen: NDArray[np.intp]) -> tuple[Floats, Floats]:
+        """Starts and goals, (n, 3) each, of which the rows of the chosen count: as asked, or drawn."""
+        if unknown := sorted(set(options) - {"starts", "goals"}):
+            raise InputError(f"reset got unknown options {unknown}; accepted: starts, goals, reset_mask")
+        starts, goals = np.full((2, self.num_envs, 3), np.nan)
+        for poses, name in ((starts, "starts"), (goals, "goals")):
+            if options.get(name) is not None:
+                poses[chosen] = self._check_poses(options[name], name)[chosen]
+                self._check_free(poses, name, chosen)
+        draw_starts, draw_goals = options.get("starts") is None, "goals" not in options and self.pictures
+        if draw_starts or draw_goals:
+            for i in chosen.tolist():
+                start, goal = self.layout.draw_poses(self._rngs[i], 2)
+                starts[i] = start if draw_starts else starts[i]
+                goals[i] = goal if draw_goals else goals[i]
+        return starts, goals
+
+    def _check_poses(self, given: ArrayLike, name: str) -> Floats:
+        try:
+            return np.broadcast_to(np.asarray(given, np.float64), (self.num_envs, 3))
+        except (TypeError, ValueError):
+            wanted = f"x and y in metres and heading in radians, of shape (3,) or ({self.num_envs}, 3)"
+            raise InputError(f"{name} is {given!r}; give {wanted}") from None
+
+    def _check_free(self, poses: Floats, name: str, chosen: NDArray[np.intp]) -> None:
+        """Raise InputError if one of the chosen rows is no place for a robot."""
+        fits = self.layout.fits(poses[chosen])
+        for i in chosen[~fits][:1]:
+            width, height = self.layout.size
+            raise InputError(
+                f"{name}[{i}] is x, y, heading = {', '.join(f'{value:g}' for value in poses[i])}; give one within "
+                f"{width:g} × {height:g} m where the robot fits between walls and pillars: draw_poses of the layout "
+                "draws some, fits tells"
+            )
+
+    def _poses(self) -> Floats:
+        """(n, 3) x, y in m and heading in rad, −π to π; nan before the first reset."""
+        poses = self._state[:, :3].copy()
+        poses[:, 2] = (poses[:, 2] + np.pi) % (2 * np.pi) - np.pi
+        poses[~self._begun] = np.nan
+        return poses
+
+    def _odometry_space(self) -> spaces.Box:
+        """Bounds with room to spare."""
+        width, height = self.layout.size
+        most = np.array([width + 1, height + 1, np.pi + 1e-3, FASTEST, FASTEST, SPINNING], np.float32)
+        least = np.array([-1, -1, *-most[2:]], np.float32)
+        return spaces.Box(least, most, dtype=np.float32)
+
+    def _odometry(self) -> NDArray[np.float32]:
+        poses = self._poses()
+        cos, sin = np.cos(poses[:, 2]), np.sin(poses[:, 2])
+        speed_x, speed_y, turning = self._state[:, 3:6].T
+        moving = np.column_stack([cos * speed_x + sin * speed_y, cos * speed_y - sin * speed_x, turning])
+        return np.nan_to_num(np.column_stack([poses, moving]).astype(np.float32))
+
+    def _observation(self) -> Observation:
+        observation: Observation = {"odometry": self._odometry(), "desired_goal": self.goal_seen.copy()}
+        if self.pictures:
+            seen = np.zeros_like(self.goal_seen)
+            seen[self._begun] = self.see(self._poses()[self._begun])
+            observation = {"observation": seen, **observation}
+        return observation
+
+    def _infos(self) -> dict[str, Any]:
+        """Gymnasium's vector infos: an array per key, and under `_key` which of its rows mean something."""
+        poses = self._poses()
+        distance = np.hypot(*(poses[:, :2] - self.goal[:, :2]).T)
+        success = distance <= RADIUS
+        pillars = self.workers.shared.touched.astype(np.float64)
+        hazards = self.layout.hazardous(poses[:, :2]).astype(np.float64)
+        values = {"pose": poses, "goal_pose": self.goal.copy(), "distance": distance}
+        values |= {"success": success, "is_success": success.copy()}
+        values |= {"cost": np.maximum(pillars, hazards), "cost_pillars": pillars, "cost_hazards": hazards}
+        return values | {f"_{key}": self._begun.copy() for key in values}
+
+
+class SafetyRoomsEnv(gymnasium.Env[Observation, np.ndarray]):
+    """One robot as an ordinary environment: see `SafetyRoomsVectorEnv`, of which it is one row.
+
+    Reset options: `start` and `goal` poses (x and y in m, heading in rad), `goal=None` for none.
+
+    Through `gymnasium.make` an episode is limited by Gymnasium's own wrapper: 300 steps unless `max_episode_steps` says
+    otherwise (−1: no limit). Constructed directly, it has no limit unless `max_episode_steps` sets one.
+    """
+
+    metadata = {  # noqa: RUF012 (Gymnasium's name and type)
+        "render_modes": SafetyRoomsVectorEnv.metadata["render_modes"],
+        "render_fps": SafetyRoomsVectorEnv.metadata["render_fps"],
+    }
+
+    def __init__(
+        self,
+        layout: Layout | None = None,
+        *,
+        layout_seed: int = 0,
+        size: int = SIZE,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+    ) -> None:
+        """Start its process; for the arguments see `SafetyRoomsVectorEnv`."""
+        self.vector = SafetyRoomsVectorEnv(
+            1, layout=layout, layout_seed=layout_seed, size=size, max_episode_steps=max_episode_steps,
+            render_mode=render_mode,
+        )  # fmt: skip
+        self.render_mode = render_mode
+        self.observation_space = self.vector.single_observation_space
+        self.action_space = self.vector.single_action_space
+
+    @property
+    def layout(self) -> Layout:
+        """Where."""
+        return self.vector.layout
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode; see the class for `options`."""
+        super().reset(seed=seed)
+        self.vector._rngs[0] = self.np_random
+        accepted = {"start": "starts", "goal": "goals"}
+        if unknown := sorted(set(options or {}) - set(accepted)):
+            raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}")
+        observation, infos = self.vector.reset(options={accepted[key]: value for key, value in (options or {}).items()})
+        return first(observation), info_of(infos)
+
+    def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Act for 0.1 s: (2,) force forward and turning rate, −1 to 1."""
+        actions = np.asarray(action, np.float64)[None]
+        observation, reward, terminated, truncated, infos = self.vector.step(actions)
+        return first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info_of(infos)
+
+    def render(self) -> Frame | None:
+        """What is seen, (256, 256, 3), whatever the size of observations."""
+        pictures = self.vector.render()
+        return None if pictures is None else pictures[0]
+
+    def close(self) -> None:
+        """Stop the process."""
+        self.vector.close()
+
+
+@dataclasses.dataclass(frozen=True)
+class Rollouts:
+    """Random exploration.
+
+    Attributes:
+        frames: (episodes, steps + 1, size, size, 3) uint8 pictures.
+        odometry: (episodes, steps + 1, 6) float32, see `SafetyRoomsVectorEnv`.
+        actions: (episodes, steps, 2) float32 actions between them.
+    """
+
+    frames: Frame
+    odometry: NDArray[np.float32]
+    actions: NDArray[np.float32]
+
+    @property
+    def poses(self) -> NDArray[np.float32]:
+        """(episodes, steps + 1, 3) x, y in m and heading in rad."""
+        return self.odometry[..., :3]
+
+
+def wander(random: np.random.Generator, episodes: int, steps: int) -> NDArray[np.float32]:
+    """Smooth random actions, mostly forward: (episodes, steps, 2) float32, −1 to 1.
+
+    Noise with a memory: of 1 s for the force, which is forward two times in three and else gets the robot away from
+    walls; and of 2 s for turning, which makes arcs.
+    """
+    noise = random.standard_normal((episodes, steps, 2))
+    keep = np.exp(-FRAME_SKIP * TIMESTEP / np.array([1.0, 2.0]))
+    noise[:, 1:] *= np.sqrt(1 - keep**2)
+    for step in range(1, steps):
+        noise[:, step] += keep * noise[:, step - 1]
+    return np.clip(noise + np.array([0.5, 0.0]), -1.0, 1.0).astype(np.float32)
+
+
+def explore(env: SafetyRoomsVectorEnv, episodes: int, steps: int, seed: int, *, progress: bool = False) -> Rollouts:
+    """Smooth random actions from random poses; the same whatever the number of robots and of processes.
+
+    Args:
+        env: where; with or without pictures.
+        episodes: number of episodes.
+        steps: actions of an episode, whatever the limit of `env`.
+        seed: of starts and actions.
+        progress: show a progress bar.
+    """
+    require(is_number(episodes, 1) and is_number(steps, 1), "episodes, steps", (episodes, steps), "1 or more of each")
+    random = np.random.default_rng(seed)
+    begin = env.layout.draw_poses(random, episodes)
+    taken = wander(random, episodes, steps)
+    frames = np.empty((episodes, steps + 1, env.size, env.size, 3), np.uint8)
+    odometry = np.empty((episodes, steps + 1, len(ODOMETRY)), np.float32)
+    with progress_bar(shown=progress, total=episodes * steps, desc="explore", unit="step", leave=False) as bar:
+        for begun in range(0, episodes, env.num_envs):
+            rows = np.arange(begun, min(begun + env.num_envs, episodes))
+            used = len(rows)
+            mask = np.arange(env.num_envs) < used
+            starts = begin[np.resize(rows, env.num_envs)]
+            observation, _ = env.reset(options={"starts": starts, "goals": None, "reset_mask": mask})
+            act = np.full((env.num_envs, 2), env.rest)
+            for step in range(steps + 1):
+                if step:
+                    act[:used] = taken[rows, step - 1]
+                    observation, *_ = env.step(act)
+                    bar.update(used)
+                seen = observation["observation"][:used] if env.pictures else env.look(np.arange(used))
+                frames[rows, step], odometry[rows, step] = seen, observation["odometry"][:used]
+    return Rollouts(frames, odometry, taken)

@@ -1,0 +1,1 @@
+"""What training shares: the loop with its checkpoints, encoders, pairs, tensors on disk."""

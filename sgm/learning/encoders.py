@@ -1,0 +1,156 @@
+"""Convolutional encoders of pictures: a small residual net for CPUs, and the paper's ResNet-18."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgm.errors import InputError
+
+try:
+    import torch
+    from torch import Tensor, nn
+    from torch.nn.utils.fusion import fuse_conv_bn_eval
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        f"encoders need {error.name}: pip install 'sparse-graphical-memory[learn]'", name=error.name
+    ) from error
+
+Pictures = NDArray[np.uint8]
+ENCODERS = ("small", "resnet18")
+BATCH = 256  # pictures encoded at once
+
+
+class Block(nn.Module):
+    """Two 3 × 3 convolutions around a shortcut."""
+
+    def __init__(self, channels: int, out: int, stride: int = 1) -> None:
+        """Make a block; `stride` 2 halves the picture."""
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(out)
+        self.conv2 = nn.Conv2d(out, out, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(out)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels != out:
+            self.shortcut = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(n, channels, h, w) to (n, out, h / stride, w / stride)."""
+        y = torch.relu_(self.bn1(self.conv1(x)))
+        return torch.relu_(self.bn2(self.conv2(y)) + self.shortcut(x))
+
+
+def make_encoder(kind: str, channels: int, size: tuple[int, int], out: int, *, width: int = 32) -> nn.Module:
+    """An untrained encoder, (n, channels, height, width) to (n, out).
+
+    Args:
+        kind: "small", a residual net for CPUs, or "resnet18", the paper's (as published by He et al.; SPTM's copy puts
+            normalisation and ReLU before its convolutions).
+        channels: of its input: 3 for one picture, 9 for three on top of each other.
+        size: (width, height) of a picture.
+        out: numbers that come out.
+        width: channels of the small net's first layer; each of two halvings doubles them. It does not average over
+            the picture before its last layer: places are kept apart.
+    """
+    if kind == "small":
+        stages = [(width, 1), (2 * width, 2), (4 * width, 2)]
+        # Patches of 8 × 8 at once: half of the time of two finer layers goes into arrays that do not fit the caches.
+        layers: list[nn.Module] = [nn.Conv2d(channels, width, 8, 4, 2, bias=False), nn.BatchNorm2d(width)]
+        layers += [nn.ReLU(inplace=True)]
+        before = width
+    elif kind == "resnet18":
+        stages = [(64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 2), (512, 1)]
+        layers = [nn.Conv2d(channels, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True)]
+        layers += [nn.MaxPool2d(3, 2, 1)]
+        before = 64
+    else:
+        raise InputError(f"encoder is {kind!r}: expected {' or '.join(map(repr, ENCODERS))}")
+    for after, stride in stages:
+        layers.append(Block(before, after, stride))
+        before = after
+    if kind == "resnet18":
+        layers.append(nn.AdaptiveAvgPool2d(1))
+    body = nn.Sequential(*layers, nn.Flatten()).eval()
+    with torch.inference_mode():
+        numbers = body(torch.zeros(1, channels, size[1], size[0])).shape[1]
+    network = nn.Sequential(*body, nn.Linear(numbers, out)).train()
+    return _channels_last(network)
+
+
+def check_pictures(observations: Any, size: tuple[int, int], name: str = "observations") -> Pictures:
+    """The same as an array, if it is (n, height, width, 3) uint8 pictures of this (width, height); else InputError."""
+    pictures = np.asarray(observations)
+    width, height = size
+    if pictures.shape[1:] != (height, width, 3) or pictures.dtype != np.uint8:
+        raise InputError(
+            f"{name} are {pictures.dtype} of shape {pictures.shape}: expected uint8 pictures "
+            f"(n, {height}, {width}, 3), as in training"
+        )
+    return pictures
+
+
+def check_rollouts(frames: Any, least: int) -> tuple[int, int, tuple[int, int]]:
+    """Episodes, pictures in each, and (width, height) of (episodes, pictures, height, width, 3) uint8 exploration."""
+    shape, dtype = np.shape(frames), getattr(frames, "dtype", None)
+    if len(shape) != 5 or shape[4] != 3 or dtype != np.uint8 or 0 in shape:
+        raise InputError(
+            f"frames are {dtype} of shape {shape}: expected uint8 pictures (episodes, pictures, height, width, 3)"
+        )
+    if shape[1] < least:
+        raise InputError(f"episodes have {shape[1]} pictures: expected at least {least}; explore for longer")
+    return shape[0], shape[1], (shape[3], shape[2])
+
+
+def to_input(pictures: Pictures) -> Tensor:
+    """(n, height, width, c) uint8 pictures as a network takes them; the memory format is channels last as it is."""
+    own = np.require(pictures, requirements=["C", "W"])  # torch warns of memory it must not write to
+    return torch.from_numpy(own).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
+
+
+def for_inference(network: nn.Module) -> nn.Module:
+    """A copy for inference, with batch normalisation folded into the convolutions before it."""
+    network = copy.deepcopy(network).eval()
+    for module in [*network.modules()]:
+        if isinstance(module, Block):
+            module.conv1, module.bn1 = fuse_conv_bn_eval(module.conv1, module.bn1), _NOTHING  # type: ignore[assignment]
+            module.conv2, module.bn2 = fuse_conv_bn_eval(module.conv2, module.bn2), _NOTHING  # type: ignore[assignment]
+            if isinstance(module.shortcut, nn.Sequential):
+                conv, norm = module.shortcut
+                module.shortcut = fuse_conv_bn_eval(conv, norm)  # type: ignore[arg-type, type-var]
+        if isinstance(module, nn.Sequential) and len(module) > 1 and isinstance(module[1], nn.BatchNorm2d):
+            conv, norm = module[0], module[1]
+            module[0], module[1] = fuse_conv_bn_eval(conv, norm), nn.Identity()  # type: ignore[type-var]
+    for parameter in network.parameters():
+        parameter.requires_grad_(False)
+    return _channels_last(network)
+
+
+_NOTHING = nn.Identity()
+
+
+def _channels_last(network: nn.Module) -> nn.Module:
+    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+
+def run(network: nn.Module, pictures: Any, batch: int = BATCH) -> NDArray[np.float32]:
+    """What a network makes of pictures, (n, height, width, c) uint8 to (n, out), a batch at a time."""
+    parts = []
+    with torch.inference_mode():
+        for first in range(0, max(1, len(pictures)), batch):  # no pictures are a batch too: (0, out)
+            parts.append(network(to_input(pictures[first : first + batch])).numpy())
+    return np.concatenate(parts)
+
+
+def digest(network: nn.Module, *arrays: NDArray[Any]) -> str:
+    """What tells a network, with the arrays that go with it, from another one."""
+    result = hashlib.sha256()
+    for name, value in sorted(network.state_dict().items()):
+        result.update(name.encode() + value.numpy().tobytes())
+    for array in arrays:
+        result.update(array.tobytes())
+    return result.hexdigest()

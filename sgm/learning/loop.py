@@ -1,0 +1,199 @@
+"""Training by random batches, with checkpoints from which a run goes on as if it had never stopped.
+
+And the files of what was trained: a network with its configuration, its calibration and how it was made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sgm.distances.sorb import read_tensors, write_tensors
+from sgm.errors import InputError, StoreError
+from sgm.memory.progress import progress_bar
+
+_FORMAT = "sgm-fit-checkpoint-1"
+_WARM_UP = 0.03  # share of the iterations in which the learning rate rises
+
+Loss = Callable[[np.random.Generator], Tensor]
+Config = TypeVar("Config")
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def fit(
+    network: nn.Module,
+    loss: Loss,
+    iterations: int,
+    *,
+    seed: int,
+    learning_rate: float = 1e-3,
+    weight_decay: float = 1e-4,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 200,
+    settings: dict[str, Any] | None = None,
+    description: str = "train",
+    progress: bool = True,
+) -> list[float]:
+    """Lower a loss by AdamW, the learning rate rising quickly and then falling along a cosine; the losses on the way.
+
+    Args:
+        network: what is trained, in place.
+        loss: draws a batch from the generator it is given and computes the loss.
+        iterations: updates.
+        seed: of the batches; each iteration has a generator of its own.
+        learning_rate: the highest.
+        weight_decay: of AdamW.
+        checkpoint: a file written now and then, and read at the beginning if there is one.
+        checkpoint_every: iterations between checkpoints.
+        settings: what a checkpoint must agree with to be used.
+        description: of the progress bar.
+        progress: show one.
+
+    Raises:
+        InputError: the checkpoint is of another training.
+        StoreError: the checkpoint is no checkpoint.
+        FloatingPointError: the loss is no number any more.
+    """
+    if iterations < 0 or checkpoint_every < 1:
+        raise InputError(
+            f"{iterations} iterations, a checkpoint every {checkpoint_every}: expected 0 or more, 1 or more"
+        )
+    optimizer = torch.optim.AdamW(network.parameters(), learning_rate, weight_decay=weight_decay, foreach=True)
+    facts = json.dumps({"iterations": iterations, "seed": seed, **(settings or {})}, sort_keys=True)
+    begin, losses = 0, list[float]()
+    if checkpoint is not None and checkpoint.exists():
+        begin, losses = _read(checkpoint, network, optimizer, facts)
+    network.train()
+    last = time.monotonic()
+    with progress_bar(shown=progress, total=iterations, initial=begin, desc=description, unit="it", leave=False) as bar:
+        for iteration in range(begin, iterations):
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate * _schedule(iteration / iterations)
+            value = loss(np.random.default_rng([seed, iteration]))
+            losses.append(float(value.detach()))
+            if not math.isfinite(losses[-1]):
+                raise FloatingPointError(f"the loss is {losses[-1]} at iteration {iteration}: lower the learning rate")
+            optimizer.zero_grad(set_to_none=True)
+            value.backward()
+            optimizer.step()
+            if time.monotonic() - last > 1:
+                last = time.monotonic()
+                bar.set_postfix(loss=f"{np.mean(losses[-100:]):.3f}", refresh=False)
+            bar.update()
+            done = iteration + 1
+            if checkpoint is not None and (done % checkpoint_every == 0 or done == iterations):
+                _write(checkpoint, network, optimizer, done, losses, facts)
+    network.eval()
+    return losses
+
+
+def go_on_from(network: nn.Module, start: nn.Module) -> None:
+    """Give a network the weights of another one of the same architecture."""
+    try:
+        network.load_state_dict(start.state_dict())
+    except RuntimeError as error:
+        raise InputError(f"start has another architecture than what is to be trained: {error}") from None
+
+
+def _schedule(share: float) -> float:
+    """The learning rate after this share of the iterations, relative to its peak."""
+    if share < _WARM_UP:
+        return (share + 1e-3) / (_WARM_UP + 1e-3)
+    return 0.5 * (1 + math.cos(math.pi * (share - _WARM_UP) / (1 - _WARM_UP))) * 0.99 + 0.01
+
+
+def _write(
+    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, iteration: int, losses: list[float], facts: str
+) -> None:
+    tensors = {f"network.{name}": value.contiguous() for name, value in network.state_dict().items()}
+    for number, state in optimizer.state_dict()["state"].items():
+        tensors.update({f"adam.{number}.{name}": value.contiguous() for name, value in state.items()})
+    tensors["losses"] = torch.tensor(losses)
+    write_tensors(path, tensors, {"format": _FORMAT, "facts": facts, "iteration": str(iteration)})
+
+
+def _read(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, facts: str) -> tuple[int, list[float]]:
+    tensors, metadata = read_tensors(path, _FORMAT)
+    if metadata["facts"] != facts:
+        raise InputError(
+            f"{path} is of another training: it has {metadata['facts']}, this one {facts}; remove it to begin anew"
+        )
+    network.load_state_dict({n.removeprefix("network."): v for n, v in tensors.items() if n.startswith("network.")})
+    state: dict[int, dict[str, Tensor]] = {}
+    parameters = list(network.parameters())
+    for name, value in tensors.items():
+        if name.startswith("adam."):
+            _, number, key = name.split(".")
+            like = parameters[int(number)]
+            # In the memory format of the parameter, as AdamW makes it: an update of mixed ones takes six times as long.
+            state.setdefault(int(number), {})[key] = torch.empty_like(like).copy_(value) if value.ndim else value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+    return int(metadata["iteration"]), tensors["losses"].tolist()
+
+
+def save_network(
+    path: str | os.PathLike[str],
+    file_format: str,
+    network: nn.Module,
+    size: tuple[int, int],
+    config: Any,
+    facts: dict[str, Any] | None = None,
+    *,
+    integers: dict[str, int] | None = None,
+    calibration: dict[str, NDArray[np.float32]] | None = None,
+) -> None:
+    """Write a trained network as a safetensors file.
+
+    Args:
+        path: of the file.
+        file_format: its name and version, which `load_network` asks for.
+        network: what was trained.
+        size: (width, height) of a picture.
+        config: a dataclass.
+        facts: how it was made; anything that JSON can hold.
+        integers: what else it takes to make the network.
+        calibration: arrays that go with it.
+    """
+    tensors = {name: value.contiguous() for name, value in network.state_dict().items()}
+    tensors |= {f"calibration.{name}": torch.from_numpy(array) for name, array in (calibration or {}).items()}
+    metadata = {name: str(value) for name, value in (integers or {}).items()}
+    metadata |= {"format": file_format, "size": json.dumps(size), "config": json.dumps(dataclasses.asdict(config))}
+    write_tensors(path, tensors, {**metadata, "made": json.dumps(facts or {})})
+
+
+def load_network(
+    path: str | os.PathLike[str],
+    file_format: str,
+    config_type: Callable[..., Config],
+    make: Callable[..., Network],
+    *,
+    integers: Sequence[str] = (),
+    calibration: Sequence[str] = (),
+) -> tuple[Network, tuple[int, int], Config, list[NDArray[np.float32]]]:
+    """Network, (width, height), configuration and calibration of a file that `save_network` wrote; else StoreError.
+
+    `make(config, size, *integers)` makes the network that the weights are for.
+    """
+    tensors, metadata = read_tensors(path, file_format)
+    try:
+        config = config_type(**json.loads(metadata["config"]))
+        width, height = json.loads(metadata["size"])
+        arrays = [tensors.pop(f"calibration.{name}").numpy() for name in calibration]
+        network = make(config, (width, height), *(int(metadata[name]) for name in integers))
+        network.load_state_dict(tensors)
+    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise StoreError(
+            f"{path} has format {file_format!r}, but other contents than this version's: {error}"
+        ) from error
+    return network.eval(), (width, height), config, arrays

@@ -1,0 +1,124 @@
+"""How fast the agent is, against a one-episode-at-a-time NetworkX agent with the same weights on the same graph.
+
+python -m speed.navigation --out results/navigation
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+
+import sgm
+from sgm.benchmarks.point.benchmark import TRAINING_ENVS
+from sgm.controllers.d3pg import Actor, D3PGConfig, train
+from sgm.distances.sorb import DistributionalDistance, GoalNetworks
+from sgm.envs.point.env import PointMazeEnv, PointMazeVectorEnv
+from sgm.navigation import Navigator
+from sgm.navigation.cleanup import Cleaner
+from speed.reference_agent import ReferenceAgent, ReferenceNetworks
+from speed.report import Report
+
+CLAIMS = "Against the reference agent"
+TABLE = "Time to take an action, single agent (paper: SoRB 0.550 s, SGM 0.077 s)"
+UNIFORM = {"uniform": True}
+
+
+def trained(iterations: int) -> GoalNetworks:
+    """Networks of seed 0, as `sgm run point` trains them."""
+    env = PointMazeVectorEnv(TRAINING_ENVS, max_episode_steps=20)
+    return train(env, D3PGConfig(iterations=iterations), seed=0).networks
+
+
+def buffer(number: int, seed: int) -> np.ndarray:
+    """(n, 2) observations spread over the maze."""
+    return PointMazeVectorEnv(number).reset(seed=seed, options=UNIFORM)[0]["observation"]
+
+
+def memories(distance: DistributionalDistance, size: int) -> dict[str, sgm.SparseGraphicalMemory]:
+    """The paper's two: SGM, and SoRB's dense graph."""
+    sparse = sgm.SparseGraphicalMemory(distance, tau_a=5.0, tau_p=0.05, max_dist=10.0, k=5)
+    dense = sgm.SparseGraphicalMemory(distance, criterion="none", max_dist=6.0, k=5)
+    for memory in (sparse, dense):
+        memory.extend(buffer(size, seed=1))
+    return {"sorb+sgm": sparse, "sorb": dense}
+
+
+def reference_steps(agent: ReferenceAgent, env: PointMazeEnv, steps: int, seed: int) -> tuple[float, float]:
+    """Clean for so many steps; seconds per step, and per call of `act` alone."""
+    random = np.random.default_rng(seed)
+    taken, acting, begin = 0, 0.0, time.perf_counter()
+    while taken < steps:
+        observation = env.reset(seed=int(random.integers(2**31)), options=UNIFORM)[0]["observation"]
+        goal = agent.nodes[int(random.integers(len(agent.nodes)))].numpy()
+        for step in range(600):
+            start = time.perf_counter()
+            action = agent.act(observation, goal, first=step == 0)
+            acting += time.perf_counter() - start
+            if agent.at_last or taken >= steps:
+                break
+            observation = env.step(action)[0]["observation"]
+            taken += 1
+    return (time.perf_counter() - begin) / taken, acting / taken
+
+
+def our_single_steps(navigator: Navigator, env: PointMazeEnv, steps: int, seed: int) -> float:
+    """Seconds per call of `Navigator.act`, one robot, goals of the environment."""
+    random = np.random.default_rng(seed)
+    taken, acting = 0, 0.0
+    while taken < steps:
+        seen = env.reset(seed=int(random.integers(2**31)), options=UNIFORM)[0]
+        navigator.reset(1)
+        for _ in range(600):
+            start = time.perf_counter()
+            action = navigator.act(seen["observation"], seen["desired_goal"])
+            acting += time.perf_counter() - start
+            seen, _, terminated, _, _ = env.step(action)
+            taken += 1
+            if terminated or taken >= steps:
+                break
+    return acting / taken
+
+
+def main() -> None:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--weights", type=Path, help="weights that `sgm run point` wrote (default: train first)")
+    parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
+    parser.add_argument("--agents", type=int, default=500, help="agents that clean at once (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="few steps, to see that it runs")
+    options = parser.parse_args()
+    report = Report("speed.navigation")
+    networks = GoalNetworks.load(options.weights) if options.weights else trained(500 if options.quick else 30_000)
+    distance, actor = DistributionalDistance(networks), Actor(networks)
+    size, slow_steps, fast_steps = (100, 30, 2000) if options.quick else (1000, 1500, 100_000)
+    with torch.inference_mode():
+        for method, memory in memories(distance, size).items():
+            sorb = method == "sorb"
+            limits = {"max_dist": memory.settings.max_dist, "max_steps": 18 if sorb else 30}
+            plain = ReferenceNetworks(networks)
+            agent = ReferenceAgent(plain, memory.to_networkx(), memory.embeddings, clean=True, sorb=sorb, **limits)
+            slow, slow_act = reference_steps(agent, PointMazeEnv(), slow_steps, seed=2)
+            style = {"reached": "distance", "hopping": True} if sorb else {}
+            single = Navigator(memory, actor, max_steps=limits["max_steps"], **style)
+            ours_act = our_single_steps(single, PointMazeEnv(), slow_steps, seed=2)
+            claim = 0.0 if sorb else 5.0
+            report.ratio(CLAIMS, f"{method}: time per action, one agent", slow_act, ours_act, claim)
+            report.add(TABLE, method=method, nodes=len(memory), reference_s=slow_act, ours_s=ours_act)
+            cleaning = Navigator(memory, actor, max_steps=limits["max_steps"], clean=True, **style)
+            env = PointMazeVectorEnv(options.agents, autoreset_mode="Disabled")
+            cleaner = Cleaner(cleaning, env, seed=2, options=UNIFORM)
+            cleaner.run(options.agents * 5)
+            taken = cleaner.run(fast_steps)
+            what = f"{method}: cleanup steps, {options.agents} agents at once"
+            report.ratio(CLAIMS, what, slow, taken.seconds / taken.steps, 0.0 if sorb else 30.0)
+            report.add("Cleanup steps per second", method=method, reference=1 / slow, ours=taken.steps / taken.seconds)
+    if options.out:
+        report.write(options.out)
+
+
+if __name__ == "__main__":
+    main()

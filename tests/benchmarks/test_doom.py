@@ -1,0 +1,95 @@
+"""The whole ViZDoom command on a tiny map of its own, with the real engine, and budgets that mean nothing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import sgm
+from sgm.benchmarks.doom.settings import METHODS, DoomSettings
+from sgm.cli import main
+from sgm.envs.doom import mazes as doom_mazes
+from sgm.envs.doom.wad import DoomMap
+
+pytest.importorskip("vizdoom")
+
+
+@pytest.fixture(scope="module")
+def wad(tmp_path_factory):
+    doom_map = doom_mazes.generate(0, size=768, rooms=3)
+    path = tmp_path_factory.mktemp("wad") / "tiny.wad"
+    doom_map.write(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(wad, tmp_path_factory):
+    out = tmp_path_factory.mktemp("run") / "doom"
+    command = ["run", "doom", "--quick", "--wad", str(wad), "--map", "MAP01", "--out", str(out), "--no-progress"]
+    assert main([*command, "--methods", *METHODS]) == 0
+    return out
+
+
+def test_every_method_and_phase_has_a_row(folder):
+    results = json.loads((folder / "results.json").read_text())
+    found = {(row["method"], row["cleanup_steps"]) for row in results["rows"]}
+    cleaned = {(method, steps) for method in ("sptm+sgm", "ours", "ours-random-goals") for steps in (0, 300, 600)}
+    assert found == cleaned | {(method, 0) for method in ("random", "controller", "sptm", "dense")}
+    for row in results["rows"]:
+        levels = row["levels"].values()
+        assert row["episodes"] == 12 == sum(level["episodes"] for level in levels)
+        assert row["successes"] == sum(level["successes"] for level in levels)
+        assert row["lost_engines"] == 0
+    sizes = {row["method"]: row["nodes"] for row in results["rows"]}
+    assert sizes["sptm"] == sizes["sptm+sgm"] and sizes["dense"] == 10 * 61
+    assert 0 <= results["quality"]["distance"]["auc"] <= 1
+
+
+def test_the_folder_holds_what_the_figures_need(folder, wad):
+    page = (folder / "report.html").read_text()
+    assert "</html>" in page and "was not drawn" not in page
+    lengths = np.load(folder / "seed0" / "lengths.npz")
+    assert set(lengths) == {"dense", "two-way", "filtered", "cleaned", "ours"}
+    pictures = np.load(folder / "seed0" / "pictures.npz")
+    assert pictures["reference"].shape == (60, 80, 3) and len(pictures["steps"]) == len(pictures["steps_window"]) == 610
+    tiny, kept = DoomMap.read(wad), DoomMap.read(folder / "map.wad")
+    assert kept.start == tiny.start and (kept.segments == tiny.segments).all()
+    assert (folder / "seed0" / "ours" / "memory.sgm").exists()
+
+
+def test_a_finished_run_is_not_run_again(folder, wad, capsys):
+    before = json.loads((folder / "results.json").read_text())["rows"]
+    command = ["run", "doom", "--quick", "--wad", str(wad), "--map", "MAP01", "--out", str(folder), "--no-progress"]
+    assert main([*command, "--methods", *METHODS]) == 0
+    assert json.loads((folder / "results.json").read_text())["rows"] == before
+    assert "exploring" not in capsys.readouterr().out
+
+
+def test_another_setting_is_refused(folder, capsys):
+    assert main(["run", "doom", "--quick", "--out", str(folder), "--no-progress"]) == 2
+    assert "wad" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--wad", "nowhere.wad"], "nowhere.wad"),
+        (["--map", "MAP02"], "--wad"),
+        (["--tasks", "0"], "tasks"),
+        (["--pretrained", "--warm-start"], "not both"),
+        (["--pretrained", "--maze-seed", "3"], "default maze"),
+        (["--size", "320", "240", "--quick"], "160"),
+        (["--warm-start", "--distance", "closeness"], "contrastive"),
+        (["--pretrained", "--encoder", "resnet18"], "contrastive"),
+    ],
+)
+def test_errors_say_what_to_do(given, message, tmp_path, capsys):
+    assert main(["run", "doom", *given, "--out", str(tmp_path / "run")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_unknown_methods_are_refused():
+    with pytest.raises(sgm.InputError, match="no method"):
+        DoomSettings(methods=("magic",))

@@ -1,0 +1,138 @@
+"""`sgm run point`, whole, with tiny budgets: what it writes, and that interrupting it loses nothing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+import sgm
+from sgm.cli import main
+
+pytest.importorskip("torch")
+
+TINY = [
+    "--iterations", "100", "--episodes", "4", "--buffer-size", "60", "--cleanup-steps", "300", "--checkpoints", "100",
+    "--agents", "5", "--no-progress",
+]  # fmt: skip
+
+
+def run(out, *more) -> dict:
+    assert main(["run", "point", *TINY, "--out", str(out), *more]) == 0
+    return json.loads((out / "results.json").read_text())
+
+
+def timeless(results: dict) -> list[dict]:
+    """Rows without what depends on the clock."""
+    return [{name: value for name, value in row.items() if name != "seconds_per_action"} for row in results["rows"]]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("run")
+    return out, run(out)
+
+
+def test_every_row_says_what_the_documentation_says(finished):
+    _, results = finished
+    assert results["schema"] == 1
+    assert results["command"].startswith("sgm ")
+    assert "python" in results["versions"]
+    phases = [(row["method"], row["phase"], row["cleanup_steps"]) for row in results["rows"]]
+    stages = [("initial", 0), ("filtered", 0), ("cleaned", 100), ("cleaned", 300)]
+    expected = [(method, *stage) for method in ("sorb+sgm", "sorb") for stage in stages]
+    assert phases == [*expected, ("d3pg", "initial", 0)]
+    for row in results["rows"]:
+        assert row["environment"] == "point:FourRooms-thin"
+        assert row["episodes"] == 4
+        assert row["success_rate"] == row["successes"] / 4
+        assert 0 <= row["ci95"][0] <= row["success_rate"] <= row["ci95"][1] <= 1
+        assert sum(row["reasons"].values()) == 4 - row["successes"]
+
+
+def test_memories_weights_and_report_lie_beside_the_results(finished):
+    out, results = finished
+    for method in ("sorb+sgm", "sorb"):
+        memory = sgm.SparseGraphicalMemory.load(out / "seed0" / method / "memory.sgm", None)
+        row = next(row for row in results["rows"] if row["method"] == method and row["cleanup_steps"] == 300)
+        assert (len(memory), len(memory.edges().source)) == (row["nodes"], row["edges"])
+    assert (out / "seed0" / "weights.safetensors").exists()
+    page = (out / "report.html").read_text()
+    assert "sorb" in page.lower()
+    assert not list(out.rglob("*.new")) and not list(out.rglob("checkpoint*"))
+
+
+def test_the_same_command_again_finds_everything_done(finished):
+    out, results = finished
+    before = (out / "seed0" / "weights.safetensors").stat().st_mtime_ns
+    assert run(out)["rows"] == results["rows"]
+    assert (out / "seed0" / "weights.safetensors").stat().st_mtime_ns == before
+
+
+def test_a_run_interrupted_anywhere_goes_on_to_the_same_result(finished, tmp_path, monkeypatch):
+    from sgm.benchmarks.point import benchmark as point
+
+    calls = {"left": 0}
+    real = point.PointRun._evaluate
+
+    def fragile(self, agent, seed):
+        if calls["left"] == 0:
+            raise KeyboardInterrupt
+        calls["left"] -= 1
+        return real(self, agent, seed)
+
+    monkeypatch.setattr(point.PointRun, "_evaluate", fragile)
+    interruptions = 0
+    for patience in (1, 2, 3, 2, 9):
+        calls["left"] = patience
+        code = main(["run", "point", *TINY, "--out", str(tmp_path)])
+        interruptions += code == 130
+    assert code == 0
+    assert interruptions == 4
+    again = json.loads((tmp_path / "results.json").read_text())
+    assert timeless(again) == timeless(finished[1])
+
+
+@pytest.mark.parametrize("left", ["", '{"rows": [{"environment": "point:Fo'], ids=["empty", "half-written"])
+def test_a_state_that_a_crash_has_damaged_is_named_and_once_removed_the_run_goes_on(finished, tmp_path, capsys, left):
+    out = tmp_path / "run"
+    shutil.copytree(finished[0], out)
+    state = out / "seed0" / "sorb" / "state.json"
+    state.write_text(left)
+    assert main(["run", "point", *TINY, "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert str(state) in said and "remove the file, and this part of the run is made again" in said
+    assert "--no-resume" in said
+    state.unlink()
+    assert timeless(run(out)) == timeless(finished[1])
+
+
+def test_other_settings_in_the_same_folder_are_refused_and_more_methods_are_not(finished, capsys):
+    out, _ = finished
+    assert main(["run", "point", *TINY, "--out", str(out), "--difficulty", "0.5"]) == 2
+    assert "difficulty differ" in capsys.readouterr().err
+    assert len(run(out, "--methods", "d3pg")["rows"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--episodes", "0"], "episodes is 0"),
+        (["--cleanup-steps", "-1"], "cleanup_steps is -1"),
+        (["--criterion", "both"], "criterion is 'both'"),
+        (["--policy", "never"], "policy is 'never'"),
+        (["--maze", "Nowhere"], "Nowhere"),
+    ],
+)
+def test_bad_options_are_clear_errors(options, reason, tmp_path, capsys):
+    assert main(["run", "point", *TINY, "--out", str(tmp_path / "x"), *options]) == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_other_mazes_criteria_and_policies_run(tmp_path):
+    maze = tmp_path / "mine.txt"
+    maze.write_text(".....\n.###.\n.....\n")
+    options = ["--maze", str(maze), "--thick", "--resize", "3", "--criterion", "uniform", "--policy", "belief"]
+    results = run(tmp_path / "out", *options, "--methods", "sorb+sgm", "--by", "hops")
+    assert {row["environment"] for row in results["rows"]} == {"point:mine-thick"}

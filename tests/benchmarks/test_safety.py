@@ -1,0 +1,117 @@
+"""The whole SafetyGym command with the real simulator and budgets that mean nothing."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+import numpy as np
+import pytest
+
+import sgm
+from sgm.benchmarks.safety import ground_truth as safety_truth
+from sgm.benchmarks.safety.settings import SafetySettings
+from sgm.cli import main
+
+pytest.importorskip("mujoco")
+pytest.importorskip("threadpoolctl")
+
+from sgm.envs.safety import pool as safety_pool
+from sgm.envs.safety.worker import NoPictures
+
+METHODS = ("consptm", "uniform", "perceptual", "both")
+SMALL = ("--tasks", "4", "--cleanup-steps", "200", "--checkpoints", "100", "--robots", "4", "--workers", "1")
+
+
+@pytest.fixture(scope="module")
+def command(tmp_path_factory):
+    try:
+        safety_pool.check()
+    except NoPictures as error:
+        pytest.skip(str(error))
+    out = tmp_path_factory.mktemp("run") / "safety"
+    return [
+        "run", "safety", "--quick", *SMALL, "--methods", *METHODS, "--policies", "first-failure", "--no-progress",
+        "--out", str(out),
+    ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(command, tmp_path_factory):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*nodes", category=UserWarning)  # so few jump over the target
+        assert main(command) == 0
+    return tmp_path_factory.getbasetemp() / command[-1]
+
+
+def test_every_method_agent_and_phase_has_a_row(folder):
+    results = json.loads((folder / "results.json").read_text())
+    found = {(row["method"], row["agent"], row["cleanup_steps"]) for row in results["rows"]}
+    assert found == {(m, a, steps) for m in METHODS for a in ("plain", "persistent") for steps in (0, 100, 200)}
+    assert all(row["episodes"] == 4 and 0 <= row["false_edges"] <= 1 for row in results["rows"])
+    assert all(1 <= row["true_part"] <= row["largest_part"] for row in results["rows"])
+    sizes = {row["method"]: row["nodes"] for row in results["rows"]}
+    assert sizes["consptm"] == 300 and sizes["uniform"] == 60
+    assert set(results["thresholds"]) == {f"layout0/seed0/{method}" for method in METHODS if method != "consptm"}
+    calibration = results["quality"]["layout0/seed0"]["distance"]["calibration"]
+    assert calibration["medians"]["1"] == pytest.approx(1, rel=0.01)
+
+
+def test_the_true_part_is_what_is_connected_without_false_edges():
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(np.ones((4, 4))), criterion="none", k=None)
+    memory.extend(np.arange(4))
+    places = np.array([[0, 0], [0.5, 0], [1.0, 0], [5, 0]], np.float32)
+    edges = memory.edges()
+    assert memory.largest_part() == 4
+    assert safety_truth.true_part(edges, safety_truth.edge_lengths(edges, places), 4) == 3
+
+
+def test_places_are_where_the_nodes_were_seen(folder):
+    piece = folder / "layout0" / "seed0"
+    places = np.load(piece / "both" / "places.npy")
+    buffer = np.load(piece / "buffer.npz")
+    memory = sgm.SparseGraphicalMemory.load(piece / "both" / "built.sgm", None)
+    assert len(places) == len(memory) and set(map(tuple, places)) <= set(map(tuple, buffer["odometry"][:, :3]))
+    dense = sgm.SparseGraphicalMemory.load(piece / "consptm" / "built.sgm", None)
+    assert (np.load(piece / "consptm" / "places.npy") == buffer["odometry"][dense.nodes, :3]).all()
+
+
+def test_the_report_is_whole(folder):
+    page = (folder / "report.html").read_text()
+    drawn = page.replace("was not drawn: no episode was found in which an edge failed", "")  # 4 robots, 40 steps
+    assert "</html>" in page and "was not drawn" not in drawn
+    assert page.count("<img") >= 5
+
+
+def test_a_finished_run_is_not_run_again(folder, command, capsys):
+    before = json.loads((folder / "results.json").read_text())["rows"]
+    assert main(command) == 0
+    assert json.loads((folder / "results.json").read_text())["rows"] == before
+    assert "exploring" not in capsys.readouterr().out
+
+
+def test_another_setting_is_refused(folder, capsys):
+    assert main(["run", "safety", "--quick", "--out", str(folder), "--no-progress"]) == 2
+    assert "tasks" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"tasks": 0}, "tasks is 0"),
+        ({"methods": ("magic",)}, "'magic'"),
+        ({"policies": ()}, "first-failure"),
+        ({"nodes": 4_000}, "4000 nodes of 3000"),
+        ({"candidates": 10**6}, "explore for longer"),
+        ({"pretrained": True, "layouts": (0, 1)}, "layout 0"),
+        ({"seeds": ()}, "a seed"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(given, message):
+    with pytest.raises(sgm.InputError, match=message):
+        SafetySettings(**given)
+
+
+def test_cleanup_steps_end_the_schedule():
+    assert SafetySettings(cleanup_steps=90, checkpoints=(50, 100)).schedule == [50, 90]
+    assert SafetySettings(cleanup_steps=0).schedule == []
