@@ -1,33 +1,34 @@
 """Sparse Graphical Memory: a small, correct, self-repairing map for agents that plan from raw observations."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from . import controllers, distances
+from .data import Experience
 from .distances.table import TableDistance
+from .errors import DistanceError, EmptyMemory, InputError, NoPath, SGMError, StoreError, UnknownEdge, UnknownNode
 from .memory import (
     Attributes,
     Belief,
     Certificate,
     CleanupPolicy,
     Distance,
-    DistanceError,
     Edges,
-    EmptyMemory,
     Events,
     Evidence,
     ExtendReport,
     FirstFailure,
-    InputError,
     Near,
-    NoPath,
     Plan,
     SecondFailure,
-    SGMError,
     SparseGraphicalMemory,
     Stats,
-    StoreError,
     ThresholdChoice,
-    UnknownEdge,
-    UnknownNode,
     choose_threshold,
 )
+
+if TYPE_CHECKING:
+    from .navigation import Evaluation, Navigator, cleanup, collect, evaluate
 
 __version__ = "0.1.0"
 
@@ -40,11 +41,14 @@ __all__ = [
     "DistanceError",
     "Edges",
     "EmptyMemory",
+    "Evaluation",
     "Events",
     "Evidence",
+    "Experience",
     "ExtendReport",
     "FirstFailure",
     "InputError",
+    "Navigator",
     "Near",
     "NoPath",
     "Plan",
@@ -59,4 +63,17 @@ __all__ = [
     "UnknownNode",
     "__version__",
     "choose_threshold",
+    "cleanup",
+    "collect",
+    "controllers",
+    "distances",
+    "evaluate",
 ]
+
+_NAVIGATION = ("Evaluation", "Navigator", "cleanup", "collect", "evaluate")  # imported when asked for, with Gymnasium
+
+
+def __getattr__(name: str) -> Any:
+    if name in _NAVIGATION:
+        return getattr(importlib.import_module(".navigation", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

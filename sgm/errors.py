@@ -1,4 +1,4 @@
-"""The errors of the memory. Each message says what was given, what is accepted and what to do."""
+"""The errors of this package. Each message says what was given, what is accepted and what to do."""
 
 from __future__ import annotations
 
@@ -46,3 +46,16 @@ class StoreError(SGMError):
     def __init__(self, message: str) -> None:
         """Make the message printable."""
         super().__init__(printable(message))
+
+
+class MemoryWarning(UserWarning):
+    """A memory that is probably not as its user wants it; the message says what to try."""
+
+
+class MissingExtra(SGMError, ModuleNotFoundError):
+    """A part of this package needs a library that is not installed."""
+
+    def __init__(self, what: str, extra: str, cause: ModuleNotFoundError) -> None:
+        """Say what needs the library that `cause` names, and the extra that installs it."""
+        command = f"pip install 'sparse-graphical-memory[{extra}]'"
+        super().__init__(f"{what} needs {cause.name}: {command}", name=cause.name)

@@ -12,8 +12,11 @@ from pathlib import Path
 
 import torch
 
-from sgm.benchmarks.doom.benchmark import CLEANUP_EPISODE, DoomRun
+from sgm.benchmarks.base import Piece
+from sgm.benchmarks.doom.benchmark import BENCHMARK, CLEANUP_EPISODE, compare
 from sgm.benchmarks.doom.settings import DoomSettings
+from sgm.benchmarks.seeds import Purpose
+from sgm.envs.doom.env import explore
 from sgm.navigation import Cleaner
 from speed.report import Report
 
@@ -32,35 +35,40 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for engines, taken in steps.items():
             settings = DoomSettings(pretrained=True, engines=engines, **small)
-            run = DoomRun(settings, Path(folder) / str(engines), progress=False)
-            distance, controller = run.networks()
+            piece = Piece(BENCHMARK, settings, {"seed": 0}, Path(folder) / str(engines), progress=False)
+            _ = piece.networks
             if engines == 1:
-                explored = run.explore_buffer(0)
+                seed = piece.seed_for(Purpose.BUFFER)
+                explored = explore(piece.env, settings.buffer_episodes, settings.buffer_steps, seed)
                 parts = {"threads": torch.get_num_threads(), "frames": len(explored.poses.reshape(-1, 3))}
                 begin = time.perf_counter()
-                buffer = run.compare(explored, distance)
+                buffer = compare(piece, explored)
                 parts["embed_and_compare_s"] = time.perf_counter() - begin
+                piece.buffer = buffer
                 begin = time.perf_counter()
-                memory = run.build("sptm+sgm", buffer)
+                memory = piece.build("sptm+sgm")
                 parts["build_s"] = time.perf_counter() - begin
                 total = parts["embed_and_compare_s"] + parts["build_s"]
                 verdict = "yes" if total < 60 else "NO"
                 report.add("Building the memory", **parts, total_s=total, nodes=len(memory), under_a_minute=verdict)
-            memory = run.build("ours", buffer)
-            navigator = run.navigator("ours", memory, buffer, distance, controller, clean=True)
-            run.env.max_episode_steps = None
+            piece.buffer = buffer
+            navigator = piece.make_agent("ours", piece.build("ours"), clean=True)
+            piece.env.max_episode_steps = None
             cleaner = Cleaner(
-                navigator, run.env, seed=2, options={"goals": None}, goals="active", episode_steps=CLEANUP_EPISODE
+                navigator, piece.env, seed=2, options={"goals": None}, goals="active", episode_steps=CLEANUP_EPISODE
             )
             cleaner.run(5 * engines)
             result = cleaner.run(taken)
             rates[engines] = result.steps / result.seconds
             holds = "" if engines == 1 else ("yes" if rates[engines] >= 500 else "NO")
             report.add(
-                "Cleanup", engines=engines, steps_per_second=rates[engines], ratio=rates[engines] / rates[1],
+                "Cleanup",
+                engines=engines,
+                steps_per_second=rates[engines],
+                ratio=rates[engines] / rates[1],
                 at_least_500=holds,
-            )  # fmt: skip
-            run.close()
+            )
+            piece.close()
     if options.out:
         report.write(options.out)
 

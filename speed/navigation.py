@@ -17,8 +17,9 @@ from sgm.benchmarks.point.benchmark import TRAINING_ENVS
 from sgm.controllers.d3pg import Actor, D3PGConfig, train
 from sgm.distances.sorb import DistributionalDistance, GoalNetworks
 from sgm.envs.point.env import PointMazeEnv, PointMazeVectorEnv
-from sgm.navigation import Navigator
+from sgm.navigation import Navigator, WithinSteps
 from sgm.navigation.cleanup import Cleaner
+from sgm.navigation.rollout import Stream
 from speed.reference_agent import ReferenceAgent, ReferenceNetworks
 from speed.report import Report
 
@@ -30,7 +31,7 @@ UNIFORM = {"uniform": True}
 def trained(iterations: int) -> GoalNetworks:
     """Networks of seed 0, as `sgm run point` trains them."""
     env = PointMazeVectorEnv(TRAINING_ENVS, max_episode_steps=20)
-    return train(env, D3PGConfig(iterations=iterations), seed=0).networks
+    return train(Stream(env), D3PGConfig(iterations=iterations), seed=0).networks
 
 
 def buffer(number: int, seed: int) -> np.ndarray:
@@ -102,13 +103,15 @@ def main() -> None:
             plain = ReferenceNetworks(networks)
             agent = ReferenceAgent(plain, memory.to_networkx(), memory.embeddings, clean=True, sorb=sorb, **limits)
             slow, slow_act = reference_steps(agent, PointMazeEnv(), slow_steps, seed=2)
-            style = {"reached": "distance", "hopping": True} if sorb else {}
-            single = Navigator(memory, actor, max_steps=limits["max_steps"], **style)
+            # As in the reference pattern: SoRB is attached to the nearest nodes, and plans by distance, too.
+            style = {"arrival": WithinSteps(None), "hopping": True} if sorb else {"cutoff": 1.0}
+            style |= {"max_steps": limits["max_steps"], "replan": False}
+            single = Navigator(memory, actor, **style)
             ours_act = our_single_steps(single, PointMazeEnv(), slow_steps, seed=2)
             claim = 0.0 if sorb else 5.0
             report.ratio(CLAIMS, f"{method}: time per action, one agent", slow_act, ours_act, claim)
             report.add(TABLE, method=method, nodes=len(memory), reference_s=slow_act, ours_s=ours_act)
-            cleaning = Navigator(memory, actor, max_steps=limits["max_steps"], clean=True, **style)
+            cleaning = Navigator(memory, actor, clean=True, **style)
             env = PointMazeVectorEnv(options.agents, autoreset_mode="Disabled")
             cleaner = Cleaner(cleaning, env, seed=2, options=UNIFORM)
             cleaner.run(options.agents * 5)

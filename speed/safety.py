@@ -14,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sgm.benchmarks.safety.benchmark import CLEANUP_EPISODE, SafetyPiece, SafetyRun, one_thread
+from sgm.benchmarks.base import Piece
+from sgm.benchmarks.engine import one_thread
+from sgm.benchmarks.safety.benchmark import BENCHMARK, CLEANUP_EPISODE
 from sgm.benchmarks.safety.settings import QUICK, SafetySettings
 from sgm.navigation import Cleaner
 from speed.report import Report
@@ -35,14 +37,14 @@ def main() -> None:
     rates: dict[tuple[int, int], float] = {}
     plans = ((1, 1, many // 50), (options.robots, 1, many // 2), (options.robots, cores, many))
     with tempfile.TemporaryDirectory() as folder:
-        run = SafetyRun(SafetySettings(pretrained=True, **explored), Path(folder), progress=False)
+        settings = SafetySettings(pretrained=True, **explored)
         for robots, workers, steps in plans:
-            piece = SafetyPiece(run, 0, 0)
-            piece.settings = dataclasses.replace(run.settings, robots=robots, workers=workers)
+            chosen = dataclasses.replace(settings, robots=robots, workers=workers)
+            piece = Piece(BENCHMARK, chosen, {"layout": 0, "seed": 0}, Path(folder), progress=False)
+            piece.folder.mkdir(parents=True, exist_ok=True)
             if (robots, workers) == (1, 1):
                 _networks(report, piece)
-            memory, places = piece.memory("both", "first-failure")
-            navigator = piece.navigator(memory, places, clean=True)
+            navigator = piece.make_agent("both", piece.build("both"), clean=True)
             piece.env.max_episode_steps = None
             cleaner = Cleaner(navigator, piece.env, seed=2, options={"goals": None}, episode_steps=CLEANUP_EPISODE)
             with one_thread():
@@ -51,9 +53,14 @@ def main() -> None:
             rate = rates[robots, workers] = result.steps / result.seconds
             holds = "" if (robots, workers) != (options.robots, cores) else ("yes" if rate >= 5_000 else "NO")
             report.add(
-                "Cleanup", robots=robots, processes=workers, steps=result.steps, steps_per_second=rate,
-                ratio=rate / rates[1, 1], at_least_5000=holds,
-            )  # fmt: skip
+                "Cleanup",
+                robots=robots,
+                processes=workers,
+                steps=result.steps,
+                steps_per_second=rate,
+                ratio=rate / rates[1, 1],
+                at_least_5000=holds,
+            )
             if holds:
                 _simulator(report, piece, 20 if options.quick else 200)
             piece.close()
@@ -61,20 +68,18 @@ def main() -> None:
         report.write(options.out)
 
 
-def _networks(report: Report, piece: SafetyPiece) -> None:
+def _networks(report: Report, piece: Piece) -> None:
     """Embedding and comparing what a memory is built from."""
-    frames, distance = piece.buffer.frames, piece.networks.distance
+    frames, distance = piece.buffer["frames"], piece.networks.distance
     begin = time.perf_counter()
     embeddings = distance.embed(frames)
     middle = time.perf_counter()
     distance(embeddings, embeddings)
     end = time.perf_counter()
-    report.add(
-        "Distance", pictures=len(frames), embedded_per_second=len(frames) / (middle - begin), table_s=end - middle
-    )
+    report.add("Distance", images=len(frames), embedded_per_second=len(frames) / (middle - begin), table_s=end - middle)
 
 
-def _simulator(report: Report, piece: SafetyPiece, steps: int) -> None:
+def _simulator(report: Report, piece: Piece, steps: int) -> None:
     """What the simulator alone can do."""
     env, number = piece.env, piece.env.num_envs
     env.reset(seed=3, options={"goals": None})
@@ -86,11 +91,13 @@ def _simulator(report: Report, piece: SafetyPiece, steps: int) -> None:
     for _ in range(max(1, steps // 10)):
         env.look(np.arange(number))
     end = time.perf_counter()
-    pictures = number * max(1, steps // 10)
+    images = number * max(1, steps // 10)
     report.add(
-        "Simulator alone", robots=number, steps_per_second=number * steps / (middle - begin),
-        pictures_per_second=pictures / (end - middle),
-    )  # fmt: skip
+        "Simulator alone",
+        robots=number,
+        steps_per_second=number * steps / (middle - begin),
+        images_per_second=images / (end - middle),
+    )
 
 
 if __name__ == "__main__":

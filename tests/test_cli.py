@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -11,6 +12,9 @@ import numpy as np
 import pytest
 
 import sgm
+from sgm import cli
+from sgm.benchmarks import BENCHMARKS, load
+from sgm.benchmarks import options as options_of_runs
 from sgm.cli import main
 from tests.conftest import plane
 
@@ -95,7 +99,7 @@ def test_help_explains_every_command(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     shown = capsys.readouterr().out
-    for command in ("demo", "info", "export"):
+    for command in ("demo", "run", "table", "info", "check", "copy", "repair", "export"):
         assert command in shown
 
 
@@ -113,3 +117,51 @@ def test_the_demonstration_ends_with_a_plan_that_no_wall_blocks(tmp_path, capsys
     places = demo.sample_positions(maze, 1500, 0)[memory.nodes]
     assert demo.first_blocked_leg(maze, places, np.array(facts["plan"]["nodes"])) is None
     assert len(memory.removed().source) >= 1
+
+
+def test_the_demonstration_without_matplotlib_says_so_before_it_works(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["demo", "--out", str(tmp_path / "demo")]) == 2
+    said = capsys.readouterr()
+    assert "matplotlib" in said.err and "pip install" in said.err
+    assert not said.out and not (tmp_path / "demo").exists()
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_every_setting_of_a_benchmark_is_an_option_with_help_and_default(name, capsys):
+    settings = load(name).settings
+    with pytest.raises(SystemExit):
+        main(["run", name, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for field in dataclasses.fields(settings):
+        assert f"--{field.name.replace('_', '-')}" in shown
+        assert field.metadata["help"] in shown
+    for heading in ("what is run:", "evaluation:", "memory:", "training:", "folder:"):
+        assert heading in shown
+    assert "(default: 0)" in shown and "--no-resume" in shown and "--quick" in shown
+
+
+def settings_of(*words):
+    """The settings that a command line gives."""
+    options = cli._parser(words).parse_args(words)
+    return options_of_runs.read_settings(options.benchmark.settings, options.benchmark.quick, options)
+
+
+def test_options_become_settings_of_their_types():
+    found = settings_of("run", "doom", "--pretrained", "--seeds", "1", "2", "--size", "160", "120", "--tasks", "7")
+    assert (found.pretrained, found.seeds, found.size, found.tasks, found.wad) == (True, (1, 2), (160, 120), 7, None)
+    assert not settings_of("run", "doom", "--train").pretrained
+    assert not settings_of("run", "point", "--thick").thin and settings_of("run", "point").thin
+    assert settings_of("run", "doom", "--wad", "a.wad", "--retexture").retexture
+    assert settings_of("run", "safety", "--workers", "2").workers == 2
+
+
+def test_quick_budgets_give_way_to_what_is_given():
+    found = settings_of("run", "point", "--quick", "--episodes", "3")
+    assert found.episodes == 3 and found.cleanup_steps < load("point").settings().cleanup_steps
+
+
+def test_help_loads_no_benchmark():
+    probe = "import sys, sgm.cli; sgm.cli._parser(['info']); print('sgm.benchmarks.base' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -33,6 +33,55 @@ def test_there_are_examples_in_readme_and_docs():
     assert any(name.startswith("own-distance") for name in ids)
 
 
+def readme(mark: str, begin: str, end: str) -> str:
+    """What stands between two texts behind a mark of README."""
+    text = (ROOT / "README.md").read_text().split(f"<!-- {mark} -->\n{begin}", 1)[1]
+    return text.split(end, 1)[0]
+
+
+def test_readme_is_a_front_door():
+    assert len((ROOT / "README.md").read_text()) < 9_000
+    assert len(readme("environment", "```python\n", "```").strip().splitlines()) <= 15 + 1  # and a blank line
+
+
+def test_the_program_for_your_own_environment_runs(tmp_path):
+    pytest.importorskip("gymnasium_robotics")
+    pytest.importorskip("torch")
+    code = readme("environment", "```python\n", "```")
+    small = {"40_000": "1_500", "10_000": "200", "nodes=300": "nodes=40", "episodes=100": "episodes=2"}
+    assert all(budget in code for budget in small)
+    for budget, smaller in small.items():
+        code = code.replace(budget, smaller)
+    code = code.replace(".train(data, seed=0)", ".train(data, seed=0, iterations=20)")
+    code = code.replace("continuing_task=False)", "continuing_task=False, max_episode_steps=50)")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Evaluation") == 2
+    assert (tmp_path / "agent" / "agent.json").exists()
+
+
+def test_the_numbers_in_readme_are_those_of_the_results():
+    from sgm.benchmarks import paper_tables, tables
+    from sgm.benchmarks.runs import find
+
+    printed = paper_tables.TABLES[1](find([ROOT / "results"]))
+    lines = [[tables.plain(cell) for cell in line] for table in printed.parts for line in table.lines]
+    rows = [line.strip("| ").split(" | ") for line in readme("results", "", "\n\n").splitlines()[2:]]
+    assert len(rows) == 6
+    names = {"PointEnv": "point:FourRooms-thin", "ViZDoom": "doom:maze0", "SafetyGym": "safety:rooms0"}
+    for benchmark, method, paper, ours, episodes, _ in rows:
+        label = "ConSPTM + SGM, two-way" if method == "ConSPTM + SGM" else method
+        found = [line for line in lines if line[:2] == [names[benchmark], label] and "persistent" not in line[2]]
+        assert len(found) == 1
+        assert found[0][5].replace(" %", "") == ours
+        assert found[0][4] == episodes and found[0][7].replace(" %", "") == paper
+
+
+def test_figures_are_small():
+    large = [path for path in (ROOT / "results").rglob("*.png") if path.stat().st_size >= 200_000]
+    assert large == []
+
+
 def test_every_file_that_readme_shows_exists():
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
     assert links

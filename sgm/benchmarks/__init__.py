@@ -1,1 +1,22 @@
-"""The paper's benchmarks, and the demonstration that `sgm demo` shows."""
+"""The paper's benchmarks: each is a declaration (`base.Benchmark`) that one engine runs from training to the report."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .base import Benchmark
+
+# What `sgm run` offers: a benchmark, or the module that has one as BENCHMARK, which is imported when it is needed.
+BENCHMARKS: dict[str, str | Benchmark] = {
+    "point": "sgm.benchmarks.point.benchmark",
+    "doom": "sgm.benchmarks.doom.benchmark",
+    "safety": "sgm.benchmarks.safety.benchmark",
+}
+
+
+def load(name: str) -> Benchmark:
+    """The benchmark of this name."""
+    found = BENCHMARKS[name]
+    return importlib.import_module(found).BENCHMARK if isinstance(found, str) else found

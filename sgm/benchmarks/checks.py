@@ -58,18 +58,18 @@ PHASE = Kind(", ".join(PHASES), lambda value: value in PHASES)
 OUTCOMES = Kind("a 1 or a 0 for each task", lambda value: type(value) is str and not value.strip("01"))
 
 LEVEL: Shape = {"episodes": COUNT, "successes": COUNT, "mean_steps": NUMBER}
-NEEDED: dict[str, Shape] = {
-    "environment": TEXT, "method": TEXT, "seed": COUNT, "phase": PHASE, "cleanup_steps": COUNT, "episodes": SOME,
-    "successes": COUNT,
-}  # fmt: skip
-KNOWN: dict[str, Shape] = {  # null where there is nothing to know
-    "mean_steps": NUMBER, "nodes": NUMBER, "edges": NUMBER, "seconds_per_action": NUMBER,
-}  # fmt: skip
+_NAMES: dict[str, Shape] = {"environment": TEXT, "method": TEXT, "seed": COUNT, "phase": PHASE}
+NEEDED: dict[str, Shape] = {**_NAMES, "cleanup_steps": COUNT, "episodes": SOME, "successes": COUNT}
+KNOWN: dict[str, Shape] = dict.fromkeys(("mean_steps", "nodes", "edges", "seconds_per_action"), NUMBER)  # or null
+_NUMBERS = ("largest_part", "false_edges", "cleanup_seconds", "true_part", "false_starts", "false_goals")
 OPTIONAL: dict[str, Shape] = {
-    "reasons": Each(TEXT, COUNT), "largest_part": NUMBER, "levels": Each(TEXT, LEVEL), "false_edges": NUMBER,
-    "lost_engines": COUNT, "layout": COUNT, "policy": TEXT, "agent": TEXT, "cleanup_seconds": NUMBER,
-    "true_part": NUMBER, "false_starts": NUMBER, "false_goals": NUMBER, "outcomes": OUTCOMES,
-}  # fmt: skip
+    **dict.fromkeys(_NUMBERS, NUMBER),
+    **dict.fromkeys(("lost_engines", "layout"), COUNT),
+    **dict.fromkeys(("policy", "agent"), TEXT),
+    "reasons": Each(TEXT, COUNT),
+    "levels": Each(TEXT, LEVEL),
+    "outcomes": OUTCOMES,
+}
 QUALITY: Shape = {
     "distance": {
         "auc": NUMBER,
@@ -78,9 +78,7 @@ QUALITY: Shape = {
     },
     "controller": {"accuracy": Each(TEXT, NUMBER)},
 }
-CHOICE: Shape = {
-    "name": TEXT, "settings": {}, "asked": NUMBER, "nodes": NUMBER, "edges": NUMBER, "largest_part": NUMBER,
-}  # fmt: skip
+CHOICE: Shape = {"name": TEXT, "settings": {}, **dict.fromkeys(("asked", "nodes", "edges", "largest_part"), NUMBER)}
 RESULTS: Shape = {"settings": {}, "agent": {}, "versions": {}, "quality": {}, "thresholds": Each(TEXT, CHOICE)}
 
 

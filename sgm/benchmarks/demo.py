@@ -54,6 +54,7 @@ def first_blocked_leg(maze: Maze, positions: Positions, nodes: NDArray[np.int64]
 
 def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -> Path:
     """Build, plan, fail, replan, and write `memory.sgm`, `run.json` and `plan.png` to `out`."""
+    plots.pyplot()  # without matplotlib there is nothing to show, so the work is not begun
     maze = load_maze("FourRooms", resize=5, thin=True)
     positions = sample_positions(maze, observations, seed)
     distance = sgm.TableDistance(blind_distances(maze, positions))

@@ -1,199 +1,202 @@
-"""A run folder as a page: tables, figures and how to rerun, in one file that needs no network.
+"""A run folder as a page: tables, figures and how to rerun, in one HTML file that needs no network.
 
-What a run folder holds and what the fields of `results.json` mean: `docs/results.md`.
+A benchmark's `report(run)` gives the sections; here they become HTML. What a run folder holds and what the fields of
+`results.json` mean: `docs/results.md`.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-import re
-import reprlib
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 import sgm
-from sgm.envs.point.mazes import Maze, load_maze
 from sgm.errors import printable
 
-from . import plots
-from .checks import COUNT
-from .point import figures
-from .results import find_file, read_json, require_own_files, write_text
-from .tables import (
-    PAPER_ENVIRONMENT,
-    PAPER_FINAL,
-    Cell,
-    Pooled,
-    Row,
-    Table,
-    by_method,
-    cleanup_table,
-    failure_table,
-    label,
-    main_table,
-    pool,
-    read_results,
-    stage,
-    three_digits,
-)
+from .checks import Shape, check, check_row
+from .results import find_file, read_arrays, read_json, require_own_files, write_text
+from .tables import Cell, Pooled, Row, Table, failure_table, read_results, steps_table
 
-# What a damaged file leads to.
-BROKEN = (
-    sgm.SGMError, OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError,
-    MemoryError,
-)  # fmt: skip
-_MAZE = re.compile(r"FourRooms|U|Tree|Spiral(?P<spiral>[0-9]{1,3})|Random(?P<random>[0-9]{1,3})(\+[0-9]{1,4})?")
-_WIDEST = 512  # cells: a maze may have 16,384 free ones, which in none of ours are less than a quarter of all
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # a method whose name may be part of a file's name
+# -- what a page is made of --------------------------------------------------------------------------------------
 
 
-class Picture(NamedTuple):
-    """A figure that was drawn; a wide one takes the whole width of the page, and scrolls where that is narrow."""
+class Note(NamedTuple):
+    """Small print; loud if it must not be missed."""
 
-    path: Path
+    text: str
+    loud: bool = False
+
+
+class Facts(NamedTuple):
+    """Names and values."""
+
+    values: Mapping[str, Any]
+    title: str = ""
+
+
+class Figure(NamedTuple):
+    """What to draw into `figures/<name>.png`; a wide figure takes the whole width of the page."""
+
+    name: str
     caption: str
+    draw: Callable[[Path], None]
     wide: bool = False
 
 
-class Gallery:
-    """The figures of a run folder: those that were drawn, and a sentence for each one that could not be."""
+class Figures(NamedTuple):
+    """Figures, each drawn when the page is written."""
 
-    def __init__(self, folder: Path) -> None:
-        """Draw into `folder/figures`."""
-        self.folder = folder / "figures"
-        self.pictures: list[Picture] = []
-        self.problems: list[str] = []
-
-    def add(self, name: str, caption: str, draw: Callable[[Path], None], wide: bool = False) -> None:
-        """Draw a figure, or note why it cannot be drawn."""
-        path = self.folder / f"{name}.png"
-        try:
-            self.folder.mkdir(exist_ok=True)
-            with warnings.catch_warnings():
-                # It would print characters of a file, such as those that a terminal obeys, as they are.
-                warnings.filterwarnings("ignore", "Glyph .* missing")
-                draw(path)
-        except BROKEN as error:
-            self.problems.append(f"{name}.png was not drawn: {error}")
-        else:
-            self.pictures.append(Picture(path, caption, wide))
-
-    def html(self) -> str:
-        """All figures, then all notes."""
-        return "".join(map(_figure, self.pictures)) + "".join(map(note, self.problems))
+    items: Sequence[Figure]
 
 
-# -- figures -----------------------------------------------------------------------------------------------------
+Part: TypeAlias = Table | Note | Facts | Figures
 
 
-def draw_figures(folder: Path, results: dict[str, Any], maze: str | None = None) -> Gallery:
-    """Draw what the folder has data for; `maze` as in `write_report`."""
-    gallery = Gallery(folder)
-    for name, caption, curves in _curves(results["rows"]):
-        gallery.add(name, caption, partial(figures.success_curves, curves=curves))
-    for method, seed, home in _memories(folder, results["rows"]):
-        whose, suffix = f"{label(method)}, seed {seed}", method.replace("+", "-")
-        gallery.add(
-            f"memory-{suffix}",
-            f"{whose}: the memory before the k-nearest filter, after it, and after cleanup, with the edges that "
-            "cleanup removed in red.",
-            partial(_draw_stages, results=results, home=home, given=maze),
-            wide=True,
-        )
-        if (home / "episode.json").is_file():
-            gallery.add(
-                f"episode-{suffix}",
-                f"{whose}: an episode in which an edge failed (crossed out in red) and the robot planned anew.",
-                partial(_draw_episode, results=results, home=home, given=maze),
-            )
-    return gallery
+class Section(NamedTuple):
+    """A headed part of the page; it is left out if it has nothing but notes."""
+
+    title: str
+    parts: Sequence[Part]
 
 
-def _draw_stages(path: Path, results: dict[str, Any], home: Path, given: str | None) -> None:
-    figures.memory_stages(path, _maze(results, given), _memory(home))
+# -- what a run folder holds -------------------------------------------------------------------------------------
 
 
-def _draw_episode(path: Path, results: dict[str, Any], home: Path, given: str | None) -> None:
-    figures.episode(path, _maze(results, given), _memory(home), read_json(find_file(home, "episode.json")))
+class Run(NamedTuple):
+    """A run folder to report on.
+
+    Attributes:
+        folder: of the run.
+        results: the checked content of `results.json`.
+        trusted: settings of the run that the caller vouches for. A file that only `results.json` names is not opened.
+    """
+
+    folder: Path
+    results: Mapping[str, Any]
+    trusted: Mapping[str, Any] | None = None
+
+    @classmethod
+    def read(cls, folder: Path, trusted: Mapping[str, Any] | None = None) -> Run:
+        """Read `results.json`; StoreError if it is damaged, or if a link leads out of the folder."""
+        require_own_files(Path(folder))
+        return cls(Path(folder), read_results(Path(folder)), trusted)
+
+    @property
+    def rows(self) -> list[Row]:
+        """A row for each seed, method, phase and number of cleanup steps."""
+        rows: list[Row] = self.results["rows"]
+        return rows
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the run."""
+        return self.results.get("settings") or {}
+
+    def require(self, *fields: str) -> None:
+        """StoreError unless every row has these fields too."""
+        for number, row in enumerate(self.rows):
+            check_row(row, f"row {number} of {self.folder / 'results.json'}", fields)
+
+    def checked(self, name: str, shape: Shape) -> Any:
+        """An object of `results.json` of this shape; empty if there is none, StoreError if it is another."""
+        check(self.results.get(name), shape, f"{self.folder / 'results.json'}", name)
+        return self.results.get(name) or {}
+
+    def files(self, under: str = "") -> Files:
+        """What the folder holds of each seed, in `<under>seed<number>`."""
+        return Files(self.folder, under)
 
 
-def _maze(results: dict[str, Any], given: str | None) -> Maze:
-    """The maze of a run. A file is read if the caller names it, not because results.json does."""
-    settings = results.get("settings") or {}
-    if "maze" not in settings:
-        raise sgm.SGMError("results.json has no settings.maze")
-    resize, thin, seed = settings.get("resize", 1), settings.get("thin", False), settings.get("maze_seed", 0)
-    if given is not None:
-        return load_maze(given, resize, thin, seed)
-    name = settings["maze"]
-    if not isinstance(name, str) or not (named := _MAZE.fullmatch(name)):
+class Files(NamedTuple):
+    """What a run folder holds of its seeds; what is missing or damaged is an SGMError that says so."""
+
+    folder: Path
+    under: str = ""
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds that have a folder."""
+        names = (path.name[4:] for path in self.folder.glob(f"{self.under}seed*"))
+        return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+
+    def name(self, seed: int, name: str) -> str:
+        """A file of a seed, as the run folder has it."""
+        return f"{self.under}seed{seed}/{name}"
+
+    def has(self, seed: int, name: str) -> bool:
+        """Whether a seed has a file."""
+        return (self.folder / self.name(seed, name)).is_file()
+
+    def first(self, name: str) -> int:
+        """The first seed whose folder has this file; the first seed at all if none has."""
+        return next((seed for seed in self.seeds if self.has(seed, name)), min(self.seeds, default=0))
+
+    def arrays(self, seed: int, name: str, *needed: str) -> dict[str, NDArray[Any]]:
+        """The arrays of a seed's .npz file, all these among them."""
+        return read_arrays(self.folder, self.name(seed, name), *needed)
+
+    def json(self, seed: int, name: str) -> Any:
+        """What a seed's JSON file holds."""
+        return read_json(find_file(self.folder, self.name(seed, name)))
+
+    def memory(self, seed: int, name: str) -> sgm.SparseGraphicalMemory:
+        """A seed's memory, to look at and not to plan on."""
+        return sgm.SparseGraphicalMemory.load(find_file(self.folder, self.name(seed, name)), None)
+
+
+def attribute(memory: sgm.SparseGraphicalMemory, name: str, width: int) -> NDArray[np.float64]:
+    """(V, width) values of an attribute of the nodes."""
+    if name not in memory.attributes:
         raise sgm.StoreError(
-            f"the maze of this run is {reprlib.repr(name)}, which is not the name of one of ours: give its text file, "
-            "write_report(folder, maze)"
+            f"the memory has no attribute {name!r}, as memories of version 1 had none: run again with --no-resume"
         )
-    if not COUNT.holds(resize) or int(named["spiral"] or named["random"] or 15) * resize > _WIDEST:
+    values = np.asarray(memory.attributes[name], np.float64)
+    if values.shape != (len(memory), width) or not np.isfinite(values).all():
         raise sgm.StoreError(
-            f"results.json has maze {name!r} and resize {reprlib.repr(resize)}; accepted: at most {_WIDEST} cells"
+            f"the attribute {name!r} of the memory has shape {values.shape}; accepted: finite ({len(memory)}, {width})"
         )
-    return load_maze(name, resize, thin, seed)
+    return values
 
 
-def _memory(home: Path) -> sgm.SparseGraphicalMemory:
-    return sgm.SparseGraphicalMemory.load(find_file(home, "memory.sgm"), None)
+# -- sections that all benchmarks have ---------------------------------------------------------------------------
 
 
-def _memories(folder: Path, rows: Sequence[Row]) -> list[tuple[str, int, Path]]:
-    """Method, seed and folder of the first seed's memory of each method that has one."""
-    found: dict[str, tuple[str, int, Path]] = {}
-    for seed in sorted({row["seed"] for row in rows}):
-        for method in dict.fromkeys(row["method"] for row in rows if _PLAIN.fullmatch(row["method"])):
-            home = folder / f"seed{seed}" / method
-            if method not in found and (home / "memory.sgm").is_file():
-                found[method] = (method, seed, home)
-    return list(found.values())
+def what_was_run(run: Run) -> Section:
+    """The command and all settings."""
+    command = {"command": str(run.results.get("command") or "not recorded")}
+    return Section("What was run", [Facts(command), Facts(run.settings), Facts(run.results.get("agent") or {})])
 
 
-def _curves(rows: Sequence[Row]) -> list[tuple[str, str, list[figures.Curve]]]:
-    """File name, caption and curves of the success figure, for each environment."""
-    groups = by_method(pool(rows))
-    environments = list(dict.fromkeys(environment for environment, _ in groups))
-    found = []
-    for number, environment in enumerate(environments):
-        curves = [
-            _curve(items, method)
-            for (where, method), items in groups.items()
-            if where == environment and any(item.phase == "cleaned" for item in items)
-        ]
-        if curves:
-            seeds = max(item.seeds for (where, _), items in groups.items() if where == environment for item in items)
-            caption = f"Success against cleanup steps ({environment}): {band(seeds)}"
-            if any(curve.paper for curve in curves):
-                caption += " Dotted: the paper's values after 400,000 steps."
-            found.append((f"success{f'-{number + 1}' if number else ''}", caption, curves))
-    return found
+def by_seed(run: Run) -> Section:
+    """Success of every seed at every stage."""
+    return Section("Success by cleanup steps and seed", [steps_table(run.rows)])
 
 
-def band(seeds: int) -> str:
+def failures(run: Run) -> Section:
+    """Why episodes failed."""
+    about = "Steps to goal are those of successful episodes. Largest component: the largest strongly connected one."
+    return Section("Failures", [failure_table(run.rows), Note(about)])
+
+
+def made_with(run: Run) -> Section:
+    """Date, machine and versions."""
+    known = {name: run.results[name] for name in ("date", "machine") if name in run.results}
+    return Section("Made with", [Facts({**known, **(run.results.get("versions") or {})})])
+
+
+def band(pooled: Sequence[Pooled]) -> str:
     """What the band around a curve is."""
+    seeds = max((item.seeds for item in pooled), default=1)
     if seeds == 1:
-        return "one seed; the band is the Wilson 95 % interval over its episodes."
-    return f"mean over {seeds} seeds; the band is the Wilson 95 % interval over the pooled episodes of all seeds."
-
-
-def _curve(items: Sequence[Pooled], method: str) -> figures.Curve:
-    line = [item for item in items if item.phase != "initial"]
-    initial = stage(items, "initial")
-    low, high = zip(*(item.ci95 for item in line), strict=True)
-    paper = PAPER_FINAL.get(method) if line[0].environment.startswith(PAPER_ENVIRONMENT) else None
-    return figures.Curve(
-        label(method), plots.METHOD.get(method, plots.WALL), [item.cleanup_steps for item in line],
-        [item.rate for item in line], low, high, initial.rate if initial else None, paper,
-    )  # fmt: skip
+        return "One seed; the band is the Wilson 95 % interval over its episodes."
+    return f"Mean over {seeds} seeds; the band is the Wilson 95 % interval over the pooled episodes of all seeds."
 
 
 # -- the page ----------------------------------------------------------------------------------------------------
@@ -213,116 +216,122 @@ th { background: #f4f3ef; font-weight: 600; vertical-align: bottom; }
 th:first-child, td:first-child { text-align: left; padding-left: .3rem; }
 .named th:nth-child(2), .named td:nth-child(2) { text-align: left; }
 small { color: #666; display: block; font-size: .78rem; }
-pre { background: #f4f3ef; padding: .7rem; white-space: pre-wrap; overflow-wrap: anywhere; font-size: .85rem; }
 figure { margin: 1rem 0 1.6rem; break-inside: avoid; }
 figure img { max-width: 100%; height: auto; display: block; margin: 0 auto; }
 figure.narrow img { width: 40rem; }
 figure .wide img { max-width: none; width: 100%; min-width: 42rem; }
 figcaption, .note { font-size: .85rem; color: #555; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .1rem 1rem; font-size: .85rem; margin: .5rem 0; }
-dt { color: #666; } dd { margin: 0; overflow-wrap: anywhere; }
+dl { columns: 18rem; font-size: .85rem; margin: .7rem 0; }
+dl div { display: flex; gap: 1rem; break-inside: avoid; } dl div:only-child { column-span: all; }
+dt { color: #666; flex: 0 0 8.5rem; } dd { margin: 0; overflow-wrap: anywhere; min-width: 0; }
 @media print { body { font-size: 11px; max-width: none; padding: 0; } .wide { overflow: visible; }
   th, td { padding: .15rem .3rem; } table, figure { break-inside: avoid; } h2, h3 { break-after: avoid; }
   figure.narrow img { width: 60%; } figure .wide img { min-width: 0; } }
 """
 
 
-def write_report(folder: Path, maze: str | None = None) -> Path:
-    """Draw `figures/*.png` and write `report.html` from what a run folder holds; optional parts may be missing.
+def write_report(
+    report: Callable[[Run], Sequence[Section]], folder: Path, trusted: Mapping[str, Any] | None = None
+) -> Path:
+    """Draw `figures/*.png` and write `report.html` from what a run folder holds; the path of the page.
 
     Args:
-        folder: of a run.
-        maze: the name or the text file of its maze. A text file that only `results.json` names is not opened.
+        report: of the benchmark: gives the sections.
+        folder: of the run; parts of it may be missing.
+        trusted: settings of the run that the caller vouches for, as in `Run`.
     """
-    folder = Path(folder)
-    require_own_files(folder)
-    results = read_results(folder)
-    shown = draw_figures(folder, results, maze).html()
-    path = folder / "report.html"
-    write_text(path, _page(results, shown))
-    return path
+    run = Run.read(folder, trusted)
+    return write(run, report(run))
 
 
-def _page(results: dict[str, Any], shown: str) -> str:
-    rows: list[Row] = results["rows"]
-    parts = [
-        section("What was run", how(results)),
-        section("Results", html_table(main_table(rows)) + _RESULTS_NOTE) if rows else "",
-        section("Figures", shown) if shown else "",
-        section("Success by cleanup steps", _cleanup_tables(rows)),
-        section("Failures and steps to goal", html_table(failure_table(pool(rows)))) if rows else "",
-        section("Made with", facts(made_with(results))),
-    ]
-    return document(rows, parts)
-
-
-def document(rows: Sequence[Row], parts: Sequence[str]) -> str:
-    """A page of these parts, titled after the environments of these rows."""
-    environments = ", ".join(dict.fromkeys(row["environment"] for row in rows)) or "no results yet"
-    title = text(f"Sparse Graphical Memory: {environments}")
-    return (
+def write(run: Run, sections: Sequence[Section]) -> Path:
+    """Draw the figures of these sections and write `report.html`; its path."""
+    environments = ", ".join(dict.fromkeys(row["environment"] for row in run.rows)) or "no results yet"
+    title = _text(f"Sparse Graphical Memory: {environments}")
+    path = run.folder / "report.html"
+    body = "".join(_section(section, run.folder / "figures") for section in sections)
+    write_text(
+        path,
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{title}</title>\n<style>{_STYLE}</style>\n</head>\n"
-        f"<body>\n<h1>{title}</h1>\n{''.join(parts)}</body>\n</html>\n"
+        f"<body>\n<h1>{title}</h1>\n{body}</body>\n</html>\n",
+    )
+    return path
+
+
+def _section(section: Section, figures: Path) -> str:
+    parts = [(part, _part(part, figures)) for part in section.parts]
+    if not any(html for part, html in parts if not isinstance(part, Note)):
+        return ""
+    return f"<section>\n<h2>{_text(section.title)}</h2>\n{''.join(html for _, html in parts)}</section>\n"
+
+
+def _part(part: Part, figures: Path) -> str:
+    """A part as HTML; empty if it has no content."""
+    if isinstance(part, Note):
+        words = f"<strong>{_text(part.text)}</strong>" if part.loud else _text(part.text)
+        return f'<p class="note">{words}</p>\n' if part.text else ""
+    if isinstance(part, Figures):
+        return "".join(_gallery(part.items, figures))
+    html = _table(part) if isinstance(part, Table) else _facts(part)
+    return f"<h3>{_text(part.title)}</h3>\n{html}" if part.title and html else html
+
+
+def _gallery(items: Sequence[Figure], folder: Path) -> Iterator[str]:
+    """Draw figures; those that cannot be drawn are named below the others, by reason."""
+    problems: dict[str, list[str]] = {}
+    for item in items:
+        path = folder / f"{item.name}.png"
+        try:
+            _draw(item, path)
+        except Exception as error:  # a damaged file may lead to anything, and the rest of the page is good
+            problems.setdefault(str(error), []).append(path.name)
+        else:
+            yield _figure(item, path)
+    for reason, names in problems.items():
+        yield _part(Note(f"Not drawn: {', '.join(names)}, because {reason}"), folder)
+
+
+def _draw(item: Figure, path: Path) -> None:
+    """Draw a figure into a file."""
+    path.parent.mkdir(exist_ok=True)
+    with warnings.catch_warnings():
+        # It would print characters of a file, such as those that a terminal obeys, as they are.
+        warnings.filterwarnings("ignore", "Glyph .* missing")
+        item.draw(path)
+
+
+def _figure(item: Figure, path: Path) -> str:
+    data = base64.b64encode(path.read_bytes()).decode("ascii")
+    caption = _text(item.caption)
+    image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
+    if item.wide:
+        return f'<figure><div class="wide">{image}</div><figcaption>{caption}</figcaption></figure>\n'
+    return f'<figure class="narrow">{image}<figcaption>{caption}</figcaption></figure>\n'
+
+
+def _table(table: Table) -> str:
+    """A table that scrolls on its own where the page is narrow."""
+    if not table.lines:
+        return ""
+    heads = "".join(f"<th>{_text(head)}</th>" for head in table.heads)
+    body = "".join(f"<tr>{''.join(map(_cell, line))}</tr>\n" for line in table.lines)
+    kind = ' class="named"' if table.heads[1] in ("Method", "Policy") else ""
+    return (
+        f'<div class="wide"><table{kind}>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
     )
 
 
-_RESULTS_NOTE = (
-    '<p class="note">Success with the Wilson 95 % interval over the pooled episodes of all seeds. Initial: before the '
-    "k-nearest filter, or without a memory. Filtered: k nearest successors, no cleanup. Steps to goal (successes "
-    "only), nodes, edges and time per action are those of the last phase. Paper: Emmons et al., NeurIPS 2020, after "
-    "400,000 cleanup steps.</p>\n"
-)
+def _cell(cell: Cell) -> str:
+    detail = f"<small>{_text(cell.detail)}</small>" if cell.detail else ""
+    return f"<td>{_text(cell.text)}{detail}</td>"
 
 
-def how(results: dict[str, Any]) -> str:
-    """The command and all settings."""
-    command = f"<p>To run it again:</p>\n<pre>{text(str(results.get('command', 'not recorded')))}</pre>\n"
-    return command + facts(results.get("settings") or {})
-
-
-def made_with(results: dict[str, Any]) -> dict[str, Any]:
-    """Date, machine and versions."""
-    plain = {name: results[name] for name in ("date", "machine") if name in results}
-    return {**plain, **(results.get("versions") or {})}
-
-
-def _cleanup_tables(rows: Sequence[Row]) -> str:
-    groups = by_method(pool(rows))
-    parts = []
-    for (environment, method), items in groups.items():
-        if any(item.phase != "initial" for item in items):
-            mine = [row for row in rows if (row["environment"], row["method"]) == (environment, method)]
-            title = f"{label(method)}, {environment}"
-            parts.append(f"<h3>{text(title)}</h3>\n{html_table(cleanup_table(items, mine))}")
-    return "".join(parts)
-
-
-def text(value: str) -> str:
-    """Text for a page, without anything that is markup, or that is not to be seen."""
-    return escape(printable(value))
-
-
-def note(words: str) -> str:
-    """Small print."""
-    return f'<p class="note">{text(words)}</p>\n'
-
-
-def shown(values: Mapping[str, Any]) -> str:
-    """Names and values, numbers with three digits."""
-    return facts({name: three_digits(value) for name, value in values.items()})
-
-
-def section(title: str, content: str) -> str:
-    """A headed part of the page; nothing if it has no content."""
-    return f"<section>\n<h2>{text(title)}</h2>\n{content}</section>\n" if content else ""
-
-
-def facts(values: dict[str, Any]) -> str:
-    """Names and values."""
-    lines = "".join(f"<dt>{text(str(name))}</dt><dd>{text(_fact(value))}</dd>\n" for name, value in values.items())
-    return f"<dl>\n{lines}</dl>\n" if lines else ""
+def _facts(facts: Facts) -> str:
+    pairs = [(_text(str(name)), _text(_fact(value))) for name, value in facts.values.items()]
+    lines = [f"<div><dt>{name}</dt><dd>{value}</dd></div>\n" for name, value in pairs]
+    return f"<dl>\n{''.join(lines)}</dl>\n" if lines else ""
 
 
 def _fact(value: Any) -> str:
@@ -331,25 +340,6 @@ def _fact(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def html_table(table: Table) -> str:
-    """A table that scrolls on its own where the page is narrow."""
-    heads = "".join(f"<th>{text(head)}</th>" for head in table.heads)
-    body = "".join(f"<tr>{''.join(map(_html_cell, line))}</tr>\n" for line in table.lines)
-    kind = ' class="named"' if table.heads[1:2] == ["Method"] else ""
-    return (
-        f'<div class="wide"><table{kind}>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
-    )
-
-
-def _html_cell(cell: Cell) -> str:
-    detail = f"<small>{text(cell.detail)}</small>" if cell.detail else ""
-    return f"<td>{text(cell.text)}{detail}</td>"
-
-
-def _figure(picture: Picture) -> str:
-    data = base64.b64encode(picture.path.read_bytes()).decode("ascii")
-    caption = text(picture.caption)
-    image = f'<img alt="{caption}" src="data:image/png;base64,{data}">'
-    if picture.wide:
-        return f'<figure><div class="wide">{image}</div><figcaption>{caption}</figcaption></figure>\n'
-    return f'<figure class="narrow">{image}<figcaption>{caption}</figcaption></figure>\n'
+def _text(value: str) -> str:
+    """Text for a page, without anything that is markup, or that is not to be seen."""
+    return escape(printable(value))

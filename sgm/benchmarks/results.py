@@ -1,4 +1,4 @@
-"""Run folders: files that are there whole or not at all, a claim on a folder by a run's settings, and what is finished.
+"""The files of a run folder: read with care, written whole or not at all; what is finished; which run a folder is for.
 
 A run folder may come from somebody else, and what a crash leaves behind may be damaged. Nothing in a folder is loaded,
 moved, removed or overwritten before its names and values were checked, and nothing outside of it ever is.
@@ -13,9 +13,7 @@ import math
 import os
 import re
 import stat
-import zipfile
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -116,7 +114,7 @@ def read_quality(folder: Path) -> dict[str, Any] | None:
 
 def read_choice(folder: Path) -> dict[str, Any] | None:
     """How the threshold of the memory in a folder was chosen; None if it was not."""
-    remedy = "remove it and places.npy beside it, and both are made again"
+    remedy = "remove it and built.sgm beside it, and both are made again"
     choice = read_object(folder / "choice.json", CHOICE, remedy)
     if choice is not None and not (isinstance(choice.get("tried"), list) and isinstance(choice.get("settings"), dict)):
         raise sgm.StoreError(f"{folder / 'choice.json'} has no list of what was tried, or no settings: {remedy}")
@@ -136,30 +134,14 @@ def find_file(folder: Path, name: str) -> Path:
 def read_arrays(folder: Path, name: str, *needed: str) -> dict[str, NDArray[Any]]:
     """The arrays of a .npz file of a run folder, all these among them."""
     path = find_file(folder, name)
-    with _unreadable(name), path.open("rb") as file, np.load(file) as content:
-        arrays = dict(content)
+    try:
+        with path.open("rb") as file, np.load(file) as content:
+            arrays = dict(content)
+    except Exception as error:  # a damaged file leads to a dozen kinds of them
+        raise sgm.StoreError(f"{name} cannot be read ({error}): {AGAIN}") from error
     if missing := [key for key in needed if key not in arrays]:
         raise sgm.StoreError(f"{name} has no {', '.join(missing)}")
     return arrays
-
-
-def read_array(folder: Path, name: str) -> NDArray[Any]:
-    """The array of a .npy file of a run folder."""
-    path = find_file(folder, name)
-    with _unreadable(name), path.open("rb") as file:
-        return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
-
-
-@contextlib.contextmanager
-def _unreadable(name: str) -> Iterator[None]:
-    """Turn what NumPy raises for a damaged file into a StoreError."""
-    try:
-        yield
-    except (
-        OSError, EOFError, ValueError, TypeError, AttributeError, KeyError, RuntimeError, MemoryError, OverflowError,
-        SyntaxError, zipfile.BadZipFile, zlib.error,
-    ) as error:  # fmt: skip
-        raise sgm.StoreError(f"{name} cannot be read ({error}): {AGAIN}") from error
 
 
 # -- writing -----------------------------------------------------------------------------------------------------
@@ -176,12 +158,20 @@ def write_text(path: Path, text: str) -> None:
         file.write(text.encode("utf-8"))
 
 
+def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    """Write a .npz file that appears complete or not at all."""
+    with writing(path) as file:
+        np.savez_compressed(file, **arrays)
+
+
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write that takes the place of `path` once it is on disk, also if the machine crashes.
 
-    A link in the place of `path` or of the temporary file is replaced, not followed. If writing fails, nothing changes.
+    Its folder is made if need be. A link in the place of `path` or of the temporary file is replaced, not followed. If
+    writing fails, nothing changes.
     """
+    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
     temporary.unlink(missing_ok=True)
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
@@ -210,18 +200,18 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# -- a run's claim on a folder -----------------------------------------------------------------------------------
+# -- what is finished --------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
-class State:
-    """What a run has finished in one folder: `state.json`, and the memory that it names.
+class StateFile:
+    """What a method has finished in one folder: `state.json`, and the memory file that it names.
 
     Attributes:
         folder: where both are.
         facts: what every row must say.
         memory: whether there is a memory.
-        needed: what else every row must have, beyond what all benchmarks have.
+        needed: fields that every row must have, beyond those of all benchmarks.
     """
 
     folder: Path
@@ -246,25 +236,26 @@ class State:
         state = self.read()
         return state["rows"] if state else []
 
-    def write(self, state: dict[str, Any]) -> None:
-        """Put what is finished on disk."""
-        write_json(self.folder / "state.json", state)
-
-    def keep(
-        self, memory: sgm.SparseGraphicalMemory, rows: list[Any], done: int, *, final: bool = False
+    def save_stage(
+        self, memory: sgm.SparseGraphicalMemory | None, rows: list[Any], done: int, *, last: bool
     ) -> dict[str, Any]:
         """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
         before = self.read()
-        name = "memory.sgm" if final else f"memory-{done}.sgm"
-        state = {"rows": rows, "done": done, "memory": name}
-        memory.save(self.folder / name)
-        self.write(state)
-        if before and before["memory"] != name:
+        state: dict[str, Any] = {"rows": rows, "done": done}
+        if memory is not None:
+            state["memory"] = "memory.sgm" if last else f"memory-{done}.sgm"
+            memory.save(self.folder / state["memory"])
+        write_json(self.folder / "state.json", state)
+        if before and before.get("memory") not in (None, state.get("memory")):
             (self.folder / before["memory"]).unlink(missing_ok=True)
         return state
 
+    def has_memory(self, state: dict[str, Any]) -> bool:
+        """Whether the memory of a state is there, if there should be one."""
+        return not self.memory or (self.folder / state["memory"]).is_file()
+
     def memory_file(self, state: dict[str, Any]) -> Path:
-        """The memory to go on with."""
+        """The memory to resume with."""
         path = self.folder / state["memory"]
         if not path.is_file():
             raise sgm.StoreError(
@@ -273,12 +264,6 @@ class State:
             )
         return path
 
-    def settle(self, state: dict[str, Any]) -> None:
-        """Give the memory of a finished piece its final name."""
-        if state["memory"] != "memory.sgm":
-            os.replace(self.folder / state["memory"], self.folder / "memory.sgm")
-            self.write({**state, "memory": "memory.sgm"})
-
     def _check(self, state: dict[str, Any], path: Path) -> None:
         rows = state.get("rows")
         if not isinstance(rows, list) or not rows:
@@ -286,10 +271,10 @@ class State:
         for number, row in enumerate(rows):
             check_row(row, f"row {number} of {path}", self.needed)
             check_facts(row, self.facts, f"row {number} of {path}")
-        if not self.memory:
-            return
         if state.get("done") is None:
             raise sgm.StoreError(f"{path} does not say how many cleanup steps are done")
+        if not self.memory:
+            return
         name = state.get("memory")
         if not isinstance(name, str) or not _MEMORY.fullmatch(name):
             raise sgm.StoreError(f"{path} has memory {str(name)[:80]!r}; accepted: memory.sgm or memory-NUMBER.sgm")
@@ -297,49 +282,49 @@ class State:
             raise sgm.StoreError(f"{self.folder / name} is a link; accepted: the file itself")
 
 
-def claim(
-    out: Path,
-    settings: Any,
-    *,
-    resume: bool,
-    free: Iterable[str],
-    left_overs: Iterable[str],
-    states: Iterable[State] = (),
-    constants: dict[str, Any] | None = None,
+# -- which run a folder is for -----------------------------------------------------------------------------------
+
+
+def claim_folder(
+    out: Path, settings: dict[str, Any], states: Iterable[StateFile], folders: Iterable[str], *, resume: bool
 ) -> None:
     """Take a folder for a run, or refuse one that holds a run of other settings, or what no run leaves behind.
 
     Args:
         out: the folder, made if need be.
-        settings: a dataclass.
-        resume: go on with what the folder holds; otherwise what matches `left_overs` is removed.
-        free: names of settings that may differ: each of their values has a folder of its own.
-        left_overs: patterns of files of an earlier run.
-        states: what the run may go on from; all are checked before anything is changed.
-        constants: what else must not differ.
+        settings: what must be the same in all runs in the folder; ready for JSON.
+        states: what the run may resume from; all are checked before anything is changed.
+        folders: names of the folders in it, without their numbers, that runs write.
+        resume: resume what the folder holds; otherwise what an earlier run left in those folders is removed.
     """
     path = out / "settings.json"
-    mine = json.loads(json.dumps({**dataclasses.asdict(settings), **(constants or {})}))
-    for name in free:
-        del mine[name]
+    mine = json.loads(json.dumps(settings))
     require_own_files(out)
     if resume:
         _require_same(out, mine, read_object(path, {}, _CLAIM))
         for state in states:
             state.read()
     else:
-        _remove(out, left_overs)
-    out.mkdir(parents=True, exist_ok=True)
+        _remove_files(out, folders)
     write_json(path, mine)
 
 
-def _remove(out: Path, patterns: Iterable[str]) -> None:
-    """Remove files of a folder; what links inside of it lead to, and folders, stay."""
-    root = os.path.realpath(out)
-    for pattern in patterns:
-        for path in out.glob(pattern):
-            if _is_inside(path.parent, root) and (path.is_symlink() or not path.is_dir()):
-                path.unlink(missing_ok=True)
+def find_pieces(out: Path, axes: Iterable[str]) -> list[dict[str, int]]:
+    """The pieces that a run folder has folders of, for example {"layout": 0, "seed": 3} for layout0/seed3."""
+    axes = tuple(axes)
+    named = re.compile("/".join(f"{axis}(0|[1-9][0-9]{{0,17}})" for axis in axes))
+    names = (path.relative_to(out).as_posix() for path in out.glob("/".join(f"{axis}*" for axis in axes)))
+    found = sorted(tuple(map(int, match.groups())) for name in names if (match := named.fullmatch(name)))
+    return [dict(zip(axes, numbers, strict=True)) for numbers in found]
+
+
+def _remove_files(out: Path, folders: Iterable[str]) -> None:
+    """Remove the files of a run from folders of these names; other files, and what links lead to, stay."""
+    run = re.compile(f"({'|'.join(map(re.escape, folders))})[0-9]*")
+    for path in list(_held(out)):
+        ours = run.fullmatch(path.relative_to(out).parts[0]) and path.suffix in (*_FILES, ".new")
+        if ours and path.parent != out and (path.is_symlink() or not path.is_dir()):
+            path.unlink(missing_ok=True)
 
 
 def _require_same(out: Path, mine: dict[str, Any], theirs: dict[str, Any] | None) -> None:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import sgm
 
 from .checks import NUMBER, TEXT, Several, Shape, check, check_row
+from .paper import POINT_ENVIRONMENT
 from .results import read_json
-from .tables import NONE, PAPER_ENVIRONMENT, Pooled, Row, last_stages, pool
+from .tables import NONE, Pooled, Row, last_stages, pool
 
 RESULTS = Path("results")  # those that come with the repository
 # By how the environment begins; of PointEnv's mazes only the paper's.
-BENCHMARKS = {PAPER_ENVIRONMENT: "point", "doom:": "doom", "safety:": "safety"}
+BENCHMARKS = {POINT_ENVIRONMENT: "point", "doom:": "doom", "safety:": "safety"}
 BENCH = RESULTS / "navigation" / "bench.json"
 _SPEED = "Time to take an action"  # how the section of bench.json begins
 _DOOM_POLICIES = {"sptm+sgm": "first-failure", "ours": "belief", "ours-random-goals": "belief"}

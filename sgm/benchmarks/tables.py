@@ -1,4 +1,4 @@
-"""The tables of a run: its rows read, checked, pooled over seeds, and laid out for a terminal, Markdown or a page.
+"""The tables of a run: rows read, checked, pooled over seeds, and laid out for a terminal, Markdown or a page.
 
 What the fields of `results.json` mean: `docs/results.md`.
 """
@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import reprlib
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import sgm
 from sgm.errors import printable
@@ -21,57 +23,75 @@ from .results import read_json
 
 SCHEMA = 1
 LABELS = {
-    "sorb": "SoRB", "sorb+sgm": "SoRB + SGM", "d3pg": "D3PG", "ddpg+her": "DDPG + HER", "sac+her": "SAC + HER",
-    "random": "random actions", "controller": "visual controller", "sptm": "SPTM", "dense": "dense oracle",
-    "sptm+sgm": "SPTM + SGM", "ours-random-goals": "ours, random goals",
-}  # fmt: skip
-PAPER_ENVIRONMENT = "point:FourRooms-thin"
-PAPER = {
-    "sorb": "28.0 ± 6.3 %", "sorb+sgm": "100.0 ± 0.1 %",
-    "d3pg": "near zero", "ddpg+her": "near zero", "sac+her": "near zero",
-}  # fmt: skip
-PAPER_FINAL = {"sorb": (0.28, "paper, SoRB: 28 %\n(400k steps)"), "sorb+sgm": (1.0, "paper, SGM: 100 %\n(400k steps)")}
+    "sorb": "SoRB",
+    "sorb+sgm": "SoRB + SGM",
+    "d3pg": "D3PG",
+    "ddpg+her": "DDPG + HER",
+    "sac+her": "SAC + HER",
+    "random": "random actions",
+    "controller": "visual controller",
+    "sptm": "SPTM",
+    "dense": "dense oracle",
+    "sptm+sgm": "SPTM + SGM",
+    "ours-random-goals": "ours, random goals",
+    "consptm": "dense (ConSPTM)",
+    "both": "two-way and perceptual",
+}
 NONE = "–"
 
 Row = dict[str, Any]
+T = TypeVar("T")
+
+
+class Group(NamedTuple):
+    """What rows are pooled by, beside phase and cleanup steps."""
+
+    environment: str
+    method: str
+    policy: str
+    agent: str
 
 
 @dataclasses.dataclass(frozen=True)
 class Pooled:
-    """The rows of one environment, method, phase and number of cleanup steps, over all seeds.
+    """The rows of one group, phase and number of cleanup steps, over all seeds.
 
     Attributes:
-        seeds: number of seeds.
-        episodes: episodes of each seed.
-        successes: of all seeds together.
-        mean_steps: steps to the goal, averaged over all successes; None if there are none.
-        nodes: mean over seeds; None without a memory.
-        edges: mean over seeds; None without a memory.
-        largest_part: mean over seeds; None if unknown.
-        seconds_per_action: mean over seeds.
-        reasons: failures by reason, of all seeds together.
-        rows: what was pooled.
+        group: environment, method, policy and agent.
+        phase: of the memory.
+        cleanup_steps: before these episodes.
+        rows: one for each seed.
     """
 
-    environment: str
-    method: str
+    group: Group
     phase: str
     cleanup_steps: int
-    seeds: int
-    episodes: tuple[int, ...]
-    successes: int
-    mean_steps: float | None
-    nodes: float | None
-    edges: float | None
-    largest_part: float | None
-    seconds_per_action: float | None
-    reasons: dict[str, int]
     rows: tuple[Row, ...] = dataclasses.field(repr=False)
+
+    @property
+    def environment(self) -> str:
+        """Of the group."""
+        return self.group.environment
+
+    @property
+    def method(self) -> str:
+        """Of the group."""
+        return self.group.method
+
+    @property
+    def seeds(self) -> int:
+        """Number of seeds."""
+        return len({row["seed"] for row in self.rows})
+
+    @property
+    def successes(self) -> int:
+        """Successful episodes of all seeds together."""
+        return sum(row["successes"] for row in self.rows)
 
     @property
     def trials(self) -> int:
         """Episodes of all seeds together."""
-        return sum(self.episodes)
+        return sum(row["episodes"] for row in self.rows)
 
     @property
     def rate(self) -> float:
@@ -83,6 +103,30 @@ class Pooled:
         """Wilson 95 % interval over all episodes of all seeds."""
         return wilson(self.successes, self.trials)
 
+    @property
+    def mean_steps(self) -> float | None:
+        """Steps to the goal, averaged over all successes; None if there are none."""
+        arrived = [(row["mean_steps"], row["successes"]) for row in self.rows if row["mean_steps"] is not None]
+        arrivals = sum(count for _, count in arrived)
+        return sum(steps * count for steps, count in arrived) / arrivals if arrivals else None
+
+    @property
+    def reasons(self) -> dict[str, int]:
+        """Failures by reason, of all seeds together."""
+        found: dict[str, int] = {}
+        for row in self.rows:
+            for reason, count in (row.get("reasons") or {}).items():
+                found[reason] = found.get(reason, 0) + (count or 0)
+        return found
+
+    def mean(self, field: str) -> float | None:
+        """Mean over seeds of a field of rows; None if it is unknown."""
+        return mean(row.get(field) for row in self.rows)
+
+    def share_of_nodes(self, field: str) -> float | None:
+        """Mean over seeds of a number of nodes divided by all nodes; None if it is unknown."""
+        return mean(row[field] / row["nodes"] for row in self.rows if row.get(field) is not None and row["nodes"])
+
 
 class Cell(NamedTuple):
     """What a table says in one place, and its interval or other detail."""
@@ -92,13 +136,14 @@ class Cell(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A heading for each column, and lines of as many cells."""
+    """A heading for each column, lines of as many cells, and a title unless that is empty."""
 
     heads: Sequence[str]
     lines: Sequence[Sequence[Cell]]
+    title: str = ""
 
 
-# -- reading -----------------------------------------------------------------------------------------------------
+# -- reading and pooling -----------------------------------------------------------------------------------------
 
 
 def read_results(folder: Path, *needed: str) -> dict[str, Any]:
@@ -118,39 +163,19 @@ def read_results(folder: Path, *needed: str) -> dict[str, Any]:
     return results
 
 
-# -- pooling -----------------------------------------------------------------------------------------------------
-
-
 def pool(rows: Iterable[Row]) -> list[Pooled]:
-    """Rows pooled over seeds, in the order in which environments and methods appear, then phase, then cleanup steps."""
-    groups: dict[tuple[str, str], dict[tuple[int, int], list[Row]]] = {}
+    """Rows pooled over seeds, in the order in which groups appear, then phase, then cleanup steps."""
+    groups: dict[Group, dict[tuple[int, int], list[Row]]] = {}
     for row in rows:
         check_row(row)
-        stages = groups.setdefault((row["environment"], row["method"]), {})
+        key = Group(row["environment"], row["method"], row.get("policy") or NONE, row.get("agent") or NONE)
+        stages = groups.setdefault(key, {})
         stages.setdefault((PHASES.index(row["phase"]), row["cleanup_steps"]), []).append(row)
-    return [_pool_group(stages[stage]) for stages in groups.values() for stage in sorted(stages)]
-
-
-def _pool_group(rows: Sequence[Row]) -> Pooled:
-    first, reasons = rows[0], dict[str, int]()
-    for row in rows:
-        for reason, count in (row.get("reasons") or {}).items():
-            reasons[reason] = reasons.get(reason, 0) + (count or 0)
-    arrived = [(row["mean_steps"], row["successes"]) for row in rows if row["mean_steps"] is not None]
-    arrivals = sum(count for _, count in arrived)
-    return Pooled(
-        first["environment"], first["method"], first["phase"], first["cleanup_steps"],
-        seeds=len({row["seed"] for row in rows}),
-        episodes=tuple(row["episodes"] for row in rows),
-        successes=sum(row["successes"] for row in rows),
-        mean_steps=sum(steps * count for steps, count in arrived) / arrivals if arrivals else None,
-        nodes=mean(row["nodes"] for row in rows),
-        edges=mean(row["edges"] for row in rows),
-        largest_part=mean(row.get("largest_part") for row in rows),
-        seconds_per_action=mean(row["seconds_per_action"] for row in rows),
-        reasons=reasons,
-        rows=tuple(rows),
-    )  # fmt: skip
+    return [
+        Pooled(key, PHASES[phase], steps, tuple(stages[phase, steps]))
+        for key, stages in groups.items()
+        for phase, steps in sorted(stages)
+    ]
 
 
 def mean(values: Iterable[float | None]) -> float | None:
@@ -159,92 +184,141 @@ def mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def by_method(pooled: Sequence[Pooled]) -> dict[tuple[str, str], list[Pooled]]:
-    groups: dict[tuple[str, str], list[Pooled]] = {}
+def by_group(pooled: Iterable[Pooled]) -> dict[Group, list[Pooled]]:
+    """The stages of each group."""
+    groups: dict[Group, list[Pooled]] = {}
     for item in pooled:
-        groups.setdefault((item.environment, item.method), []).append(item)
+        groups.setdefault(item.group, []).append(item)
     return groups
 
 
 def stage(items: Sequence[Pooled], phase: str) -> Pooled | None:
-    """The phase of a method; for "cleaned" the longest cleanup, of those that most seeds have reached."""
+    """The phase of a group; for "cleaned" the longest cleanup, of those that most seeds have reached."""
     found = [item for item in items if item.phase == phase]
     return max(found, key=lambda item: (item.seeds, item.cleanup_steps), default=None)
 
 
 def last_stages(items: Sequence[Pooled]) -> list[Pooled]:
-    """Each phase that a method has, as `stage` gives it."""
+    """Each phase that a group has, as `stage` gives it."""
     return [item for phase in PHASES if (item := stage(items, phase))]
 
 
-# -- tables ------------------------------------------------------------------------------------------------------
+# -- tables of all benchmarks ------------------------------------------------------------------------------------
 
 
-def main_table(rows: Iterable[Row]) -> Table:
-    """One line for each method: success in each phase, and what the last phase cost."""
-    groups = by_method(pool(rows))
-    several = len({environment for environment, _ in groups}) > 1
-    paper = any(environment.startswith(PAPER_ENVIRONMENT) for environment, _ in groups)
-    heads = [
-        *(["Environment"] if several else []), "Method", "Seeds × episodes", "Initial", "Filtered", "After cleanup",
-        "Cleanup steps", "Steps to goal", "Nodes", "Edges", "ms per action", *(["Paper"] if paper else []),
-    ]  # fmt: skip
-    lines = []
-    for (environment, method), items in groups.items():
-        last, cleaned = last_stages(items)[-1], stage(items, "cleaned")
-        quoted = PAPER.get(method, NONE) if environment.startswith(PAPER_ENVIRONMENT) else NONE
-        lines.append([
-            *([Cell(environment)] if several else []),
-            Cell(label(method)),
-            Cell(episodes_text(last)),
-            *(success_cell(stage(items, phase)) for phase in PHASES),
-            Cell(f"{cleaned.cleanup_steps:,}" if cleaned else NONE),
-            *(Cell(rounded(value)) for value in (last.mean_steps, last.nodes, last.edges)),
-            Cell(milliseconds(last.seconds_per_action)),
-            *([Cell(quoted)] if paper else []),
-        ])  # fmt: skip
-    return Table(heads, lines)
-
-
-def cleanup_table(items: Sequence[Pooled], rows: Sequence[Row]) -> Table:
-    """Success of one method by cleanup steps: each seed, and all of them pooled."""
-    seeds = sorted({row["seed"] for row in rows})
-    table = {(row["phase"], row["cleanup_steps"], row["seed"]): row for row in rows}
-    lines = []
-    for item in items:
-        cells = [table.get((item.phase, item.cleanup_steps, seed)) for seed in seeds]
-        each = [Cell(percent(row["successes"] / row["episodes"]) if row else NONE) for row in cells]
-        steps = "before filtering" if item.phase == "initial" else f"{item.cleanup_steps:,}"
-        lines.append([Cell(steps), *each, success_cell(item), Cell(rounded(item.edges))])
-    return Table(["Cleanup steps", *(f"Seed {seed}" for seed in seeds), "Pooled", "Edges"], lines)
-
-
-def failure_table(pooled: Sequence[Pooled]) -> Table:
-    """Why episodes failed in the last stage of each phase."""
-    return stage_table([item for items in by_method(pooled).values() for item in last_stages(items)])
-
-
-def stage_table(stages: Sequence[Pooled]) -> Table:
-    """Why episodes failed, how long the others took, and how much of the graph hangs together."""
-    reasons = list(dict.fromkeys(reason for stage in stages for reason in stage.reasons))
+def table(items: Iterable[tuple[Group, T]], columns: Mapping[str, Callable[[T], Cell | str]], title: str = "") -> Table:
+    """A line for each item; the columns before these name its method, and what else tells the groups apart."""
+    items = list(items)
+    environments, policies, agents = ({group[place] for group, _ in items} for place in (0, 2, 3))
+    names: dict[str, Callable[[Group], str]] = {"Method": lambda group: label(group.method)}
+    if len(environments) > 1:
+        names = {"Environment": lambda group: group.environment, **names}
+    if policies - {NONE}:
+        names["Policy"] = lambda group: group.policy
+    if len(agents) > 1:
+        names["Agent"] = lambda group: group.agent
     lines = [
-        [
-            Cell(label(stage.method)),
-            Cell(stage.phase if stage.phase != "cleaned" else f"cleaned, {stage.cleanup_steps:,} steps"),
-            Cell(f"{stage.trials - stage.successes:,} of {stage.trials:,}"),
-            *(Cell(f"{stage.reasons[reason]:,}" if reason in stage.reasons else NONE) for reason in reasons),
-            Cell(rounded(stage.mean_steps)),
-            Cell(rounded(stage.largest_part)),
-        ]
-        for stage in stages
+        [*(Cell(name(group)) for name in names.values()), *(_cell(column(item)) for column in columns.values())]
+        for group, item in items
     ]
-    heads = ["Method", "Phase", "Failed", *(f"Failed: {reason}" for reason in reasons), "Steps to goal"]
-    return Table([*heads, "Largest connected part, nodes"], lines)
+    return Table([*names, *columns], lines, title)
 
 
-def markdown_table(rows: Iterable[Row]) -> str:
-    """The main table in Markdown."""
-    return markdown(main_table(rows)) + "\n"
+def _cell(content: Cell | str) -> Cell:
+    return Cell(content) if isinstance(content, str) else content
+
+
+def by_stage(rows: Iterable[Row]) -> list[tuple[Group, Pooled]]:
+    """Each stage with its group, for `table`."""
+    return [(item.group, item) for item in pool(rows)]
+
+
+def main_table(rows: Iterable[Row], paper: Callable[[Group], str] | None = None) -> Table:
+    """One line for each group: success in each phase, what the last phase cost, and what the paper has."""
+    columns: dict[str, Callable[[list[Pooled]], Cell | str]] = {
+        "Seeds × episodes": lambda items: episodes_text(last_stages(items)[-1]),
+        "Initial": lambda items: success_cell(stage(items, "initial")),
+        "Filtered": lambda items: success_cell(stage(items, "filtered")),
+        "After cleanup": lambda items: success_cell(stage(items, "cleaned")),
+        "Cleanup steps": lambda items: rounded(last_stages(items)[-1].cleanup_steps or None),
+        "Steps to goal": lambda items: rounded(last_stages(items)[-1].mean_steps),
+        "Nodes": lambda items: rounded(last_stages(items)[-1].mean("nodes")),
+        "Edges": lambda items: rounded(last_stages(items)[-1].mean("edges")),
+        "ms per action": lambda items: milliseconds(last_stages(items)[-1].mean("seconds_per_action")),
+    }
+    if paper:
+        columns["Paper"] = lambda items: paper(items[0].group)
+    return table(by_group(pool(rows)).items(), columns)
+
+
+def steps_table(rows: Sequence[Row]) -> Table:
+    """Success by cleanup steps: each seed, and all of them pooled."""
+
+    def of(seed: int) -> Callable[[Pooled], str]:
+        return lambda item: share(mean(row["successes"] / row["episodes"] for row in item.rows if row["seed"] == seed))
+
+    seeds = {f"Seed {seed}": of(seed) for seed in sorted({row["seed"] for row in rows})}
+    columns: dict[str, Callable[[Pooled], Cell | str]] = {
+        "Cleanup steps": stage_text,
+        **seeds,
+        "Pooled": success_cell,
+        "Edges": lambda item: rounded(item.mean("edges")),
+    }
+    return table(by_stage(rows), columns)
+
+
+def failure_table(rows: Iterable[Row]) -> Table:
+    """Why episodes failed, how long the others took, and how much of the graph is connected."""
+    items = by_stage(rows)
+
+    def of(reason: str) -> Callable[[Pooled], str]:
+        return lambda item: f"{item.reasons.get(reason, 0):,}"
+
+    reasons = dict.fromkeys(name for _, item in items for name, count in item.reasons.items() if count)
+    columns: dict[str, Callable[[Pooled], Cell | str]] = {
+        "Cleanup steps": stage_text,
+        "Failed": lambda item: f"{item.trials - item.successes:,} of {item.trials:,}",
+        **{f"Failed: {reason}": of(reason) for reason in reasons},
+        "Steps to goal": lambda item: rounded(item.mean_steps),
+        "ms per action": lambda item: milliseconds(item.mean("seconds_per_action")),
+        "Largest component, nodes": lambda item: rounded(item.mean("largest_part")),
+    }
+    return table(items, columns)
+
+
+def distance_table(quality: Mapping[str, Mapping[str, Any] | None]) -> Table:
+    """How good the distance of each part of a run is, by the name of the part, and how it was calibrated."""
+    known = {name: judged["distance"] for name, judged in quality.items() if judged and judged.get("distance")}
+    accepted = {name: found.get("precision") or {} for name, found in known.items()}
+    medians = {name: (found.get("calibration") or {}).get("medians") or {} for name, found in known.items()}
+    recalls = sorted({recall for found in accepted.values() for recall in found}, key=float)
+    lags = sorted({lag for found in medians.values() for lag in found}, key=int)
+    lags = [lags[0], lags[len(lags) // 2], lags[-1]] if len(lags) > 3 else lags
+    fields = {"Threshold": "threshold", "Near": "precision", "False": "false"}
+    lines = []
+    for name, found in known.items():
+        at = [(accepted[name].get(recall) or {}).get(field) for recall in recalls for field in fields.values()]
+        fitted = found.get("calibration") or {}
+        lines.append(
+            [
+                Cell(name or "all seeds"),
+                Cell(NONE if found.get("auc") is None else f"{found['auc']:.4f}"),
+                *(Cell(share(value) if number % 3 else three_digits(value)) for number, value in enumerate(at)),
+                *(Cell(three_digits(fitted.get(what))) for what in "cT"),
+                *(Cell(three_digits(medians[name].get(lag))) for lag in lags),
+            ]
+        )
+    heads = [
+        "Run",
+        "AUC",
+        *(f"{what} at {float(recall):.0%} recall" for recall in recalls for what in fields),
+        "c",
+        "T",
+    ]
+    return Table([*heads, *(f"Median at {lag} step{'s' if lag != '1' else ''}" for lag in lags)], lines)
+
+
+# -- laid out ----------------------------------------------------------------------------------------------------
 
 
 def markdown(table: Table) -> str:
@@ -254,11 +328,6 @@ def markdown(table: Table) -> str:
     left = table.heads.index("Method") + 1
     rule = "|" + "|".join(["---"] * left + ["---:"] * (len(table.heads) - left)) + "|"
     return "\n".join([lines[0], rule, *lines[1:]])
-
-
-def console_table(rows: Iterable[Row]) -> str:
-    """The main table in columns of plain text."""
-    return columns(main_table(rows))
 
 
 def columns(table: Table) -> str:
@@ -271,14 +340,19 @@ def columns(table: Table) -> str:
     return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])
 
 
-def label(method: str) -> str:
-    """What people call a method."""
-    return LABELS.get(method, printable(method))
+def console(tables: Iterable[Table]) -> str:
+    """Tables in columns of plain text, one below the other."""
+    return "\n\n".join(columns(table) for table in tables)
 
 
 def texts(table: Table) -> list[list[str]]:
     """The heads and the lines of a table as plain text, in which nothing is left that a terminal would obey."""
     return [list(map(printable, table.heads)), *([printable(plain(cell)) for cell in line] for line in table.lines)]
+
+
+def label(method: str) -> str:
+    """What people call a method."""
+    return LABELS.get(method, printable(method))
 
 
 def plain(cell: Cell) -> str:
@@ -292,6 +366,14 @@ def success_cell(item: Pooled | None) -> Cell:
         return Cell(NONE)
     low, high = item.ci95
     return Cell(percent(item.rate), f"{100 * low:.1f}–{100 * high:.1f}")
+
+
+def seeds_text(item: Pooled | None) -> str:
+    """Mean over seeds and its standard error; one seed has none."""
+    rates = [100 * row["successes"] / row["episodes"] for row in item.rows] if item else []
+    if len(rates) < 2:
+        return NONE
+    return f"{statistics.mean(rates):.1f} ± {statistics.stdev(rates) / math.sqrt(len(rates)):.1f} %"
 
 
 def percent(rate: float) -> str:
@@ -313,11 +395,17 @@ def three_digits(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def episodes_text(item: Pooled) -> str:
+def episodes_text(item: Pooled | None) -> str:
     """How many seeds and episodes were pooled."""
-    if len(set(item.episodes)) == 1:
-        return f"{item.seeds} × {item.episodes[0]:,}"
-    return f"{item.seeds} seeds, {item.trials:,} in all"
+    if item is None:
+        return NONE
+    episodes = {row["episodes"] for row in item.rows}
+    return f"{item.seeds} × {min(episodes):,}" if len(episodes) == 1 else f"{item.seeds} seeds, {item.trials:,} in all"
+
+
+def stage_text(item: Pooled) -> str:
+    """The phase before any cleanup, then the number of cleanup steps."""
+    return f"{item.cleanup_steps:,}" if item.cleanup_steps else item.phase
 
 
 def rounded(value: float | None) -> str:

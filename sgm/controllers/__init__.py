@@ -1,1 +1,14 @@
-"""Short-range goal-reaching policies, one file each. Importing this package imports no learning framework."""
+"""Short-range policies, one file each; all of them need the extra `learn`, and are imported when asked for."""
+
+import importlib
+from typing import Any
+
+LEARNED = ("cloned", "d3pg", "proprioceptive")
+
+__all__ = ["LEARNED"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in LEARNED:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,6 @@
 """D3PG: a goal-reaching actor and the distributional critics that measure distances, trained together (SoRB).
 
-The three critics live in one stacked array and every layer is one batched product for all of them; gradients are
-written out by hand, so that nothing is traced or allocated for a graph (`python -m speed.d3pg` has the ratio).
+d3pg_reference.py has the same updates as a page to read, with autograd; fast_gradients.py has what makes them fast.
 
 Where this differs from the authors' code:
 - N environments advance together, once every N iterations: one step of experience an iteration all the same, but
@@ -23,32 +22,25 @@ import numbers
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium as gym
 import numpy as np
-from gymnasium.vector import AutoresetMode
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.distances.sorb import (
-    DistributionalDistance,
-    GoalNetworks,
-    Layers,
-    Shape,
-    read_tensors,
-    write_tensors,
-)
-from sgm.errors import InputError, StoreError
-from sgm.memory.progress import progress_bar
+from sgm.errors import InputError, MissingExtra, StoreError
+from sgm.progress import progress_bar
 
 try:
     import torch
     from torch import Tensor
-    from torch.optim.adam import adam
 except ModuleNotFoundError as error:
-    raise ModuleNotFoundError(
-        f"D3PG needs {error.name}: pip install 'sparse-graphical-memory[learn]'", name=error.name
-    ) from error
+    raise MissingExtra("D3PG", "learn", error) from error
+
+from sgm.distances.sorb import DistributionalDistance, GoalNetworks, Layers, Shape
+from sgm.learning.tensors import read_tensors, write_tensors
+
+from .fast_gradients import TrainedNetworks
 
 Floats = NDArray[np.float32]
 _FORMAT = "sgm-d3pg-checkpoint-1"
@@ -125,97 +117,6 @@ class Actor:
         return self.networks.act(torch.from_numpy(pairs)).numpy()
 
 
-class _Stack:
-    """Equal networks side by side with the buffers for one batch of n rows: forward, and backward by hand.
-
-    Each buffer ends in a column of ones, which multiplies the bias rows; so no bias is added or summed separately.
-    Views are cut once here, because cutting one costs as much as a small product.
-    """
-
-    def __init__(self, layers: Layers, rows: int) -> None:
-        count, wide, hidden = layers.second.shape
-        self.layers = layers
-        self.first = torch.ones(count, rows, wide)  # first hidden layer, extra inputs, one
-        self.second = torch.ones(count, rows, hidden + 1)  # second hidden layer, one
-        self.outputs = torch.empty(count, rows, layers.third.shape[2])
-        self.work = torch.empty(2, count, rows, hidden)  # layers before their ReLU, and gradients
-        self.first_units, self.second_units = self.first[:, :, :hidden], self.second[:, :, :hidden]
-        self.extra = self.first[:, :, hidden:-1]
-        self.second_to_first, self.second_to_extra = layers.second[:, :hidden].mT, layers.second[:, hidden:-1].mT
-        self.third_to_second = layers.third[:, :hidden].mT
-
-    def forward(self, inputs: Tensor, extra: Tensor | None = None) -> Tensor:
-        """(n, i + 1) inputs that end in one, and (n, x) extra inputs, to (m, n, outputs); overwritten by the next."""
-        before = self.work[0]
-        torch.bmm(inputs.expand(len(before), -1, -1), self.layers.first, out=before)
-        torch.clamp_min(before, 0, out=self.first_units)
-        if extra is not None:
-            self.extra.copy_(extra)
-        torch.bmm(self.first, self.layers.second, out=before)
-        torch.clamp_min(before, 0, out=self.second_units)
-        return torch.bmm(self.second, self.layers.third, out=self.outputs)
-
-    def backward(self, inputs: Tensor, gradient: Tensor, into: Layers) -> None:
-        """Turn the gradient at the outputs of the last forward pass into gradients of all weights."""
-        torch.bmm(self.second.mT, gradient, out=into.third)
-        second = self._to_second(gradient)
-        torch.bmm(self.first.mT, second, out=into.second)
-        first = torch.bmm(second, self.second_to_first, out=self.work[1])
-        _through_relu(first, self.first_units)
-        torch.bmm(inputs.mT.expand(len(first), -1, -1), first, out=into.first)
-
-    def backward_to_extra(self, gradient: Tensor) -> Tensor:
-        """Turn the gradient at the outputs of the last forward pass into that at its extra inputs, (m, n, x)."""
-        return torch.bmm(self._to_second(gradient), self.second_to_extra)
-
-    def _to_second(self, gradient: Tensor) -> Tensor:
-        return _through_relu(torch.bmm(gradient, self.third_to_second, out=self.work[0]), self.second_units)
-
-
-def _through_relu(gradient: Tensor, activation: Tensor) -> Tensor:
-    """Cut the gradient, in place, where a unit is off."""
-    return torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
-
-
-class _Trained:
-    """Networks with their targets, gradients and Adam's moments; all weights of each kind in one array."""
-
-    def __init__(self, shape: Shape, count: int, config: D3PGConfig, generator: torch.Generator) -> None:
-        self.weights = torch.empty(2, count, shape.size)  # the networks, and their targets
-        shape.initialize(self.weights[0], generator)
-        self.weights[1] = self.weights[0]
-        self.online, self.targets = self.weights
-        self.gradient = torch.zeros(count, shape.size)
-        self.moments = torch.zeros(2, count, shape.size)  # Adam's means of the gradient and of its square
-        self.steps = torch.zeros(())
-        self.learning_rate = config.learning_rate
-        self.layers, self.gradients = shape.split(self.online), shape.split(self.gradient)
-        self.stack = _Stack(self.layers, config.batch_size)
-        self.target_layers = shape.split(self.targets)
-
-    def descend(self) -> None:
-        """One step of Adam."""
-        # The function behind torch.optim.Adam(fused=True), whose bookkeeping costs a third of the arithmetic here.
-        adam(
-            [self.online], [self.gradient], [self.moments[0]], [self.moments[1]], [], [self.steps],
-            fused=True, amsgrad=False, beta1=0.9, beta2=0.999, lr=self.learning_rate, weight_decay=0.0, eps=1e-8,
-            maximize=False,
-        )  # fmt: skip
-
-    def move_targets(self, rate: float) -> None:
-        """Move the target networks towards the networks by the share `rate`."""
-        self.targets.lerp_(self.online, rate)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint holds of it."""
-        return {"weights": self.weights, "moments": self.moments, "steps": self.steps}
-
-    def restore(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `tensors`."""
-        for name, tensor in self.tensors().items():
-            tensor.copy_(tensors[name])
-
-
 class Transitions:
     """Columns of a (…, width) array of transitions, laid out so that a batch needs no copying."""
 
@@ -267,8 +168,9 @@ class D3PG:
         self.transitions = Transitions(observation_size, action_size)
         generator = torch.Generator().manual_seed(seed)
         sizes = (2 * observation_size, config.hidden)
-        self._actors = _Trained(Shape(*sizes, 0, action_size), 1, config, generator)
-        self._critics = _Trained(Shape(*sizes, action_size, config.bins), config.ensemble, config, generator)
+        batch = (config.batch_size, config.learning_rate, generator)
+        self._actors = TrainedNetworks(Shape(*sizes, 0, action_size), 1, *batch)
+        self._critics = TrainedNetworks(Shape(*sizes, action_size, config.bins), config.ensemble, *batch)
         self._bins = torch.arange(1.0, config.bins + 1)
 
     @property
@@ -363,17 +265,36 @@ def one_step_more(following: Tensor, reached: Tensor) -> Tensor:
     return shifted
 
 
-class _Collector:
-    """Plays the noisy actor in a vector of environments and yields transitions."""
+class Stream(Protocol):
+    """N goal environments without an end. `sgm.navigation.rollout.Stream(env)` makes one of an environment."""
 
-    def __init__(self, env: gym.vector.VectorEnv, learner: D3PG, seed: np.random.SeedSequence) -> None:
-        self.env, self.learner = env, learner
+    num_envs: int
+    single_observation_space: gym.Space[Any]
+    single_action_space: gym.Space[Any]
+
+    @property
+    def observation(self) -> dict[str, NDArray[Any]]:
+        """Observations that the next actions are chosen on, by key, (N, ...) each."""
+        ...
+
+    def begin(self, seed: int) -> Any:
+        """Begin new episodes everywhere."""
+        ...
+
+    def step(self, actions: NDArray[Any]) -> Any:
+        """Take (N, a) actions; what came of them, see `sgm.navigation.rollout.Steps`."""
+        ...
+
+
+class _Explorer:
+    """Acts with the actor plus noise and collects transitions."""
+
+    def __init__(self, stream: Stream, learner: D3PG, seed: np.random.SeedSequence) -> None:
+        self.stream, self.learner = stream, learner
         environment_seed, own_seed = (int(word) for word in seed.generate_state(2))
-        self.observation, _ = env.reset(seed=environment_seed)
+        stream.begin(environment_seed)
         self.generator = torch.Generator().manual_seed(own_seed)
-        self.noise = torch.zeros(env.num_envs, learner.action_size)
-        self.ended = np.zeros(env.num_envs, bool)
-        self.mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+        self.noise = torch.zeros(stream.num_envs, learner.action_size)
         self.arrivals: list[bool] = []  # whether each finished episode reached its goal
 
     @torch.inference_mode()
@@ -382,45 +303,27 @@ class _Collector:
         config = self.learner.config
         fresh = torch.randn(self.noise.shape, generator=self.generator) * config.noise
         self.noise = (1 - config.noise_damping) * self.noise + fresh
-        now = [self.observation["observation"], self.observation["desired_goal"]]
-        pairs = torch.tensor(np.hstack(now).astype(np.float32))
+        seen = self.stream.observation
+        pairs = torch.tensor(np.hstack([seen["observation"], seen["desired_goal"]]).astype(np.float32))
         acted = torch.tanh(self.learner._actors.layers.forward(pairs)[0])
         return (acted + self.noise).clamp_(-1, 1).numpy()
 
     def step(self) -> Tensor:
         """Advance every environment; (at most N, width) transitions."""
-        actions, before = self.actions(), self.observation
-        # Vector environments may return the same buffers again, so what is kept is copied before stepping.
-        before = {key: np.array(values) for key, values in before.items()}
-        after, _, reached, truncated, info = self.env.step(actions)
-        following, kept = after["observation"], np.ones(len(reached), bool)
-        if self.mode == AutoresetMode.NEXT_STEP:
-            kept = ~self.ended  # the step after an end only resets: it is no experience
-        elif self.mode == AutoresetMode.SAME_STEP:
-            following = _with_final(following, reached | truncated, info)
-        rows = self.learner.transitions.pack(
-            before["observation"][kept], before["desired_goal"][kept], actions[kept], following[kept], reached[kept]
+        steps = self.stream.step(self.actions())
+        kept = steps.kept
+        self.arrivals += steps.terminated[steps.ended & kept].tolist()
+        return self.learner.transitions.pack(
+            steps.before["observation"][kept],
+            steps.before["desired_goal"][kept],
+            steps.actions[kept],
+            steps.after["observation"][kept],
+            steps.terminated[kept],
         )
-        self.ended = np.asarray(reached | truncated)
-        self.arrivals += reached[self.ended & kept].tolist()
-        if self.mode == AutoresetMode.DISABLED and self.ended.any():
-            after, _ = self.env.reset(options={"reset_mask": self.ended})
-        self.observation = after
-        return rows
-
-
-def _with_final(following: Any, ended: NDArray[np.bool_], info: dict[str, Any]) -> Any:
-    """Put the last observation of each ended episode back where a same-step reset has overwritten it."""
-    if not ended.any():
-        return following
-    final, following = info["final_obs"], np.array(following)
-    for index in np.flatnonzero(ended):
-        following[index] = final["observation"][index] if isinstance(final, dict) else final[index]["observation"]
-    return following
 
 
 def train(
-    env: gym.vector.VectorEnv,
+    stream: Stream,
     config: D3PGConfig | None = None,
     *,
     seed: int = 0,
@@ -428,20 +331,21 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
 ) -> D3PG:
-    """Train from scratch, or go on from `checkpoint`; one seed gives one result.
+    """Train from scratch, or resume from `checkpoint`; one seed gives one result.
 
     Args:
-        env: a vector of goal environments; `terminated` means the goal was reached, `truncated` a time limit.
+        stream: goal environments, `sgm.navigation.rollout.Stream(env)`; `terminated` means that the goal was reached,
+            `truncated` that time was up.
         config: hyper-parameters; None takes the defaults.
         seed: decides initial weights, exploration, batches and the environments' randomness.
         progress: show a progress bar.
         checkpoint: a `.safetensors` file written every `config.checkpoint_every` iterations and at the end.
-        resume: go on from `checkpoint` if that file exists; the result equals that of an uninterrupted run.
+        resume: resume from `checkpoint` if that file exists; the result equals that of an uninterrupted run.
     """
     config = config or D3PGConfig()
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InputError(f"seed is {seed!r}: expected a whole number, 0 or more")
-    observation_size, action_size = _sizes(env)
+    observation_size, action_size = _sizes(stream)
     with one_thread():
         learner = D3PG(observation_size, action_size, config, seed)
         replay = Replay(config.capacity, learner.transitions.width)
@@ -449,26 +353,26 @@ def train(
             _read_checkpoint(checkpoint, learner, replay, seed)
         with progress_bar(shown=progress, total=config.iterations, initial=learner.iteration, unit="it") as bar:
             while learner.iteration < config.iterations:
-                _train_until_checkpoint(env, learner, replay, seed, bar)
+                _train_until_checkpoint(stream, learner, replay, seed, bar)
                 if checkpoint is not None:
                     _write_checkpoint(checkpoint, learner, replay, seed)
     return learner
 
 
-def _train_until_checkpoint(env: gym.vector.VectorEnv, learner: D3PG, replay: Replay, seed: int, bar: Any) -> None:
+def _train_until_checkpoint(stream: Stream, learner: D3PG, replay: Replay, seed: int, bar: Any) -> None:
     """Run to the next checkpoint. All that is not in `learner` and `replay` starts anew, from a derived seed."""
     config = learner.config
-    collector = _Collector(env, learner, np.random.SeedSequence([seed, learner.iteration]))
+    explorer = _Explorer(stream, learner, np.random.SeedSequence([seed, learner.iteration]))
     steps = -config.initial_steps if learner.iteration == 0 else 0
     end = min(learner.iteration + config.checkpoint_every, config.iterations)
     for done in range(0, end - learner.iteration, config.target_period):
         while steps <= done:
-            replay.add(collector.step())
-            steps += env.num_envs
-        rows = replay.sample(config.target_period * config.batch_size, collector.generator)
+            replay.add(explorer.step())
+            steps += stream.num_envs
+        rows = replay.sample(config.target_period * config.batch_size, explorer.generator)
         learner.update(rows.unflatten(0, (config.target_period, config.batch_size)))
         bar.update(config.target_period)
-    recent = collector.arrivals[-200:]
+    recent = explorer.arrivals[-200:]
     bar.set_postfix(reached=f"{sum(recent) / max(len(recent), 1):.0%}", **learner.losses(rows))
 
 
@@ -490,9 +394,11 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
-def _sizes(env: gym.vector.VectorEnv) -> tuple[int, int]:
-    """Sizes of an observation and of an action; InputError if `env` is not a goal environment with box actions."""
-    space, actions = env.single_observation_space, env.single_action_space
+def _sizes(stream: Stream) -> tuple[int, int]:
+    """Sizes of an observation and of an action; InputError unless these are goal environments with box actions."""
+    if not hasattr(stream, "begin"):
+        raise InputError(f"stream is {stream!r}: expected sgm.navigation.rollout.Stream(env)")
+    space, actions = stream.single_observation_space, stream.single_action_space
     if not isinstance(space, gym.spaces.Dict) or not {"observation", "desired_goal"} <= space.keys():
         raise InputError(f"the observation space is {space}: expected a Dict with observation and desired_goal")
     shape, goal_shape = space["observation"].shape, space["desired_goal"].shape
@@ -506,7 +412,7 @@ def _sizes(env: gym.vector.VectorEnv) -> tuple[int, int]:
 
 
 def _facts(learner: D3PG, seed: int) -> dict[str, Any]:
-    """What has to be the same for a checkpoint to be gone on from."""
+    """What must be equal for training to resume from a checkpoint."""
     config = dataclasses.asdict(learner.config)
     return {"config": config, "seed": seed, "transition": learner.transitions.width}
 

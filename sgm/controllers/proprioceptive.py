@@ -21,10 +21,10 @@ from torch.nn import functional
 
 from sgm.errors import InputError
 from sgm.learning.encoders import digest
-from sgm.learning.loop import fit, load_network, save_network
+from sgm.learning.loop import load_network, save_network, train_network
 
 _FORMAT = "sgm-proprioceptive-controller-1"
-_SIZE = (6, 2)  # numbers of odometry and of an action; files of other networks have a picture's size here
+_SIZE = (6, 2)  # numbers of odometry and of an action; files of other networks have an image's size here
 _HELD_OUT = 0.1  # share of the steps that the model does not learn from, and its error is measured on
 _HASTE = 5.0  # the gain has further to go than weights
 _ERRORS = ("position", "heading", "speed", "turning")
@@ -198,10 +198,17 @@ def train_controller(
         return imagined_distance(model, policy, speeds, draw_targets(random, config), torch.from_numpy(noise))
 
     settings = {**dataclasses.asdict(config), "kind": "proprioceptive", "steps": len(before)}
-    fit(
-        policy, loss, config.iterations, seed=seed, learning_rate=config.learning_rate, checkpoint=checkpoint,
-        settings=settings, description="train controller", progress=progress,
-    )  # fmt: skip
+    train_network(
+        policy,
+        loss,
+        config.iterations,
+        seed=seed,
+        learning_rate=config.learning_rate,
+        checkpoint=checkpoint,
+        settings=settings,
+        description="train controller",
+        progress=progress,
+    )
     return ProprioceptiveController(policy, config, model.gain().numpy(), errors)
 
 
@@ -270,10 +277,15 @@ def _fit_model(
         # Nearly the absolute error: contacts with walls are part of exploration, and no property of the robot.
         return functional.smooth_l1_loss(wrong, torch.zeros_like(wrong), beta=0.02)
 
-    fit(
-        model, loss, config.model_iterations, seed=seed, learning_rate=config.learning_rate,
-        description="train model", progress=progress,
-    )  # fmt: skip
+    train_network(
+        model,
+        loss,
+        config.model_iterations,
+        seed=seed,
+        learning_rate=config.learning_rate,
+        description="train model",
+        progress=progress,
+    )
     with torch.inference_mode():
         wrong = model(before[held], model.efforts(acted[held])) - after[held]
     parts = wrong[:, :2].norm(dim=1), wrong[:, 2].abs(), wrong[:, 3:5].norm(dim=1), wrong[:, 5].abs()

@@ -1,5 +1,16 @@
-"""Asymmetric distances, one file each. Importing this package imports no learning framework."""
+"""Asymmetric distances, one file each. The learned ones need the extra `learn` and are imported when asked for."""
+
+import importlib
+from typing import Any
 
 from .table import TableDistance
 
-__all__ = ["TableDistance"]
+LEARNED = ("bilinear", "contrastive", "sorb", "sptm", "window")
+
+__all__ = ["LEARNED", "TableDistance"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in LEARNED:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,8 +1,8 @@
-"""The paper's contrastive distance between pictures: a bilinear form that tells what comes soon from everything else.
+"""The paper's contrastive distance between images: a bilinear form that tells what comes soon from everything else.
 
 The paper's (appendix, SafetyGym) are the energy f(z, z') = zᵀ W z' with a square W, three convolutions, a dense layer,
 a LayerNorm and 50 numbers, and the multiclass cross entropy between what lies in one window of a rollout and random
-other pictures. Where this differs:
+other images. Where this differs:
 - The raw d = exp(−f) is about 5e-8 for neighbours, so d = exp(−(f − c) / T), with c and T such that steps are steps.
 - Distances end at `longest` steps: beyond, exp(−f) grows without bound and says nothing.
 - Goals are told from other goals as well as starts from other starts: the cross entropy is taken both ways.
@@ -26,7 +26,7 @@ from torch.nn import functional
 
 from sgm.errors import InputError
 from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
-from sgm.learning.loop import fit, load_network, save_network
+from sgm.learning.loop import load_network, save_network, train_network
 
 from .contrastive import ContrastiveConfig, draw_pairs, draw_windows
 from .precision import close_pairs
@@ -65,7 +65,7 @@ class Bilinear(nn.Module):
     """An encoder and the matrix W that compares what it makes."""
 
     def __init__(self, config: BilinearConfig, size: tuple[int, int]) -> None:
-        """Make an untrained network for pictures of this (width, height)."""
+        """Make an untrained network for images of this (width, height)."""
         super().__init__()
         body, (channels, height, width) = convolutions(size, config.width)
         dense = nn.Linear(channels * height * width, config.embedding)
@@ -73,9 +73,9 @@ class Bilinear(nn.Module):
         # After the LayerNorm zᵀz is the number of its entries, so that closeness begins between -1 and 1.
         self.W = nn.Parameter(torch.eye(config.embedding) / config.embedding)
 
-    def forward(self, pictures: Tensor) -> Tensor:
-        """(n, 3, height, width) pictures to (n, e)."""
-        return self.encoder(pictures)
+    def forward(self, images: Tensor) -> Tensor:
+        """(n, 3, height, width) images to (n, e)."""
+        return self.encoder(images)
 
     def compare(self, starts: Tensor, goals: Tensor) -> Tensor:
         """(n, m) closeness f of embeddings."""
@@ -89,20 +89,23 @@ def convolutions(size: tuple[int, int], width: int) -> tuple[nn.Sequential, tupl
     caches.
     """
     body = nn.Sequential(
-        nn.Conv2d(3, width, 8, 4, 2), nn.ReLU(inplace=True),
-        nn.Conv2d(width, width, 4, 2, 1), nn.ReLU(inplace=True),
-        nn.Conv2d(width, width, 3, 1, 1), nn.ReLU(inplace=True),
-    )  # fmt: skip
+        nn.Conv2d(3, width, 8, 4, 2),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(width, width, 4, 2, 1),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(width, width, 3, 1, 1),
+        nn.ReLU(inplace=True),
+    )
     if min(size) < 8:
-        raise InputError(f"pictures are {size[0]} × {size[1]}: expected at least 8 × 8 pixels")
+        raise InputError(f"images are {size[0]} × {size[1]}: expected at least 8 × 8 pixels")
     body = body.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return body, (width, size[1] // 8, size[0] // 8)
 
 
 class BilinearDistance:
-    """Steps from one picture to another, exp(−(f − c) / T) of their closeness f; follows the Distance contract.
+    """Steps from one image to another, exp(−(f − c) / T) of their closeness f; follows the Distance contract.
 
-    It is asymmetric, and a picture is not 0 steps from itself but a fraction of one.
+    It is asymmetric, and an image is not 0 steps from itself but a fraction of one.
     """
 
     def __init__(self, network: Bilinear, size: tuple[int, int], config: BilinearConfig) -> None:
@@ -121,7 +124,7 @@ class BilinearDistance:
         return {"c": c, "T": temperature, "longest": longest, "medians": medians}
 
     def embed(self, observations: ArrayLike) -> Floats:
-        """(n, height, width, 3) uint8 pictures to (n, e)."""
+        """(n, height, width, 3) uint8 images to (n, e)."""
         return run(self.inference, check_pictures(observations, self.size))
 
     def __call__(self, starts: Floats, goals: Floats) -> Floats:
@@ -153,7 +156,7 @@ class BilinearDistance:
         return other
 
     def calibrate(self, frames: Pictures, seed: int = 0) -> None:
-        """Find c and T in rollouts (episodes, pictures, height, width, 3): medians of 1 at lag 1, MaxSteps at MaxSteps.
+        """Find c and T in rollouts (episodes, images, height, width, 3): medians of 1 at lag 1, MaxSteps at MaxSteps.
 
         If MaxSteps lies beyond `longest`, the median there is `longest`.
         """
@@ -175,7 +178,7 @@ class BilinearDistance:
         return {str(lag): float(median) for lag, median in enumerate(medians, start=1)}
 
     def _closeness_ahead(self, frames: Pictures, seed: int) -> Floats:
-        """(n, MaxSteps) closeness of pictures and those 1 … MaxSteps steps later."""
+        """(n, MaxSteps) closeness of images and those 1 … MaxSteps steps later."""
         last = self.config.max_steps
         check_rollouts(frames, last + 1)
         windows = draw_windows(self.embed, frames, last, _SAMPLES, seed)
@@ -210,7 +213,7 @@ def train_bilinear(
     checkpoint: Path | None = None,
     progress: bool = True,
 ) -> BilinearDistance:
-    """Train on random exploration: (episodes, pictures, height, width, 3) uint8."""
+    """Train on random exploration: (episodes, images, height, width, 3) uint8."""
     config = config or BilinearConfig()
     episodes, length, size = check_rollouts(frames, max(config.reach, config.max_steps) + 2)
     torch.manual_seed(seed)
@@ -224,10 +227,17 @@ def train_bilinear(
         return (functional.cross_entropy(scores, own) + functional.cross_entropy(scores.T, own)) / 2
 
     settings = {**dataclasses.asdict(config), "kind": "bilinear", "frames": list(frames.shape)}
-    fit(
-        network, loss, config.iterations, seed=seed, learning_rate=config.learning_rate, checkpoint=checkpoint,
-        settings=settings, description="train distance", progress=progress,
-    )  # fmt: skip
+    train_network(
+        network,
+        loss,
+        config.iterations,
+        seed=seed,
+        learning_rate=config.learning_rate,
+        checkpoint=checkpoint,
+        settings=settings,
+        description="train distance",
+        progress=progress,
+    )
     distance = BilinearDistance(network, size, config)
     distance.calibrate(frames, seed=seed)
     return distance

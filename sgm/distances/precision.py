@@ -1,4 +1,4 @@
-"""How good a distance between pictures is, by the true poses: they judge it, and nothing learns from them."""
+"""How good a distance between images is, measured against true poses. Nothing is trained on the poses."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class Accepted:
 
 
 @dataclasses.dataclass(frozen=True)
-class Quality:
+class DistanceQuality:
     """How good a distance is.
 
     Attributes:
-        auc: chance that a pair a few steps apart is closer than a pair many steps apart in the same rollout, ties half.
-            The classifier's own task, and a flattering one: hardly any of its pairs are places that look alike.
-        accepted: what is accepted across rollouts at each recall.
-        pairs: pairs across rollouts that were compared.
-        near: share of them that are truly near.
+        auc: probability that a pair a few steps apart has a smaller distance than a pair many steps apart in the same
+            rollout; a tie counts half. It is an easy task: few of these pairs are different places that look alike.
+        accepted: the pairs across rollouts that are accepted at each recall.
+        pairs: number of pairs across rollouts that were compared.
+        near: share of these pairs that are truly near.
     """
 
     auc: float
@@ -58,7 +58,7 @@ class Quality:
         return dataclasses.asdict(self)
 
 
-def quality(
+def evaluate_distance(
     distance: Distance,
     frames: Any,
     poses: ArrayLike,
@@ -72,8 +72,8 @@ def quality(
     number: int = 3_000,
     pairs: int = 2_000,
     seed: int = 0,
-) -> Quality:
-    """Judge a distance on rollouts that it was not trained on.
+) -> DistanceQuality:
+    """Evaluate a distance on rollouts that it was not trained on.
 
     Args:
         distance: any; for a `WindowDistance` over these rollouts the frames are
@@ -81,14 +81,14 @@ def quality(
         frames: (episodes, steps, ...) observations.
         poses: (episodes, steps, 3) x and y in map units and heading in degrees.
         recalls: shares of the truly near pairs across rollouts that a threshold is to accept.
-        near: map units within which a pair across rollouts is truly near …
-        heading: … if the headings differ by at most so many degrees.
-        far: map units beyond which an accepted pair is false.
-        reach: for the AUC a pair is close if it is 1 to so many steps apart.
-        apart: for the AUC a pair is far if it is at least so many steps apart.
-        number: random frames of which all pairs of different rollouts are compared.
-        pairs: close pairs for the AUC, and far ones.
-        seed: of everything random.
+        near: a pair across rollouts is truly near within this many map units, and within `heading`.
+        heading: greatest difference of the headings of a pair that is truly near, degrees.
+        far: an accepted pair that is farther apart than this, map units, is false.
+        reach: for the AUC, a pair at most this many steps apart is close.
+        apart: for the AUC, a pair at least this many steps apart is far.
+        number: number of random frames; all their pairs of different rollouts are compared.
+        pairs: number of close pairs for the AUC, and of far pairs.
+        seed: seed of the random frames and pairs.
     """
     poses = np.asarray(poses, np.float64)
     if poses.ndim != 3 or poses.shape[2] != 3 or np.shape(frames)[:2] != poses.shape[:2]:
@@ -109,7 +109,7 @@ def quality(
             "give more rollouts, or a higher number"
         )
     accepted = tuple(_accept(steps, is_near, is_far, recall) for recall in recalls)
-    return Quality(auc, accepted, len(steps), float(is_near.mean()))
+    return DistanceQuality(auc, accepted, len(steps), float(is_near.mean()))
 
 
 def close_pairs(

@@ -1,4 +1,4 @@
-"""The paper's distance between pictures: a classifier of what lies a few steps apart (SPTM)."""
+"""The paper's distance between images: a classifier of what lies a few steps apart (SPTM)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sgm.learning.encoders import (
     run,
     to_input,
 )
-from sgm.learning.loop import fit, go_on_from, load_network, save_network
+from sgm.learning.loop import copy_weights, load_network, save_network, train_network
 
 from .contrastive import draw_windows, falling_curve, to_steps
 from .precision import close_pairs, far_pairs
@@ -60,14 +60,14 @@ PAPER = ClosenessConfig(encoder="resnet18", batch=64, learning_rate=1e-4)
 
 
 class Closeness(nn.Module):
-    """One encoder for both pictures, and a head that takes the two embeddings side by side.
+    """One encoder for both images, and a head that takes the two embeddings side by side.
 
     Four layers with ReLU and then one for the logit, as in SPTM's code (the paper says "4 layer dense network").
     Deviation from that code: no batch normalisation in the head.
     """
 
     def __init__(self, config: ClosenessConfig, size: tuple[int, int]) -> None:
-        """Make an untrained network for pictures of this (width, height)."""
+        """Make an untrained network for images of this (width, height)."""
         super().__init__()
         self.encoder = make_encoder(config.encoder, 3, size, config.embedding, width=config.width)
         layers: list[nn.Module] = []
@@ -76,13 +76,13 @@ class Closeness(nn.Module):
         self.head = nn.Sequential(*layers, nn.Linear(config.hidden, 1))
 
     def forward(self, starts: Tensor, goals: Tensor) -> Tensor:
-        """(n, 3, height, width) pictures each to (n,) logits: is the goal a few steps after the start?"""
+        """(n, 3, height, width) images each to (n,) logits: is the goal a few steps after the start?"""
         both = self.encoder(torch.cat([starts, goals])).chunk(2)
         return self.head(torch.cat(both, dim=1))[:, 0]
 
 
 class ClosenessDistance:
-    """Steps from one picture to another, by the logit that they are close; follows the Distance contract.
+    """Steps from one image to another, by the logit that they are close; follows the Distance contract.
 
     It is asymmetric. The calibration turns logits into steps: `logits[i]` is the median logit of what comes `lags[i]`
     steps later in random exploration; in between it is linear, and below the last one it counts `far` steps.
@@ -104,7 +104,7 @@ class ClosenessDistance:
         return float(self.lags[-1])
 
     def embed(self, observations: ArrayLike) -> Floats:
-        """(n, height, width, 3) uint8 pictures to (n, e)."""
+        """(n, height, width, 3) uint8 images to (n, e)."""
         return run(self.inference, check_pictures(observations, self.size))
 
     def __call__(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
@@ -150,10 +150,10 @@ class ClosenessDistance:
         return to_steps(logits, self.logits, self.lags)
 
     def calibrate(self, frames: Pictures, lags: int = 20, samples: int = 2_000, seed: int = 0) -> None:
-        """Find the median logit at every lag in rollouts (episodes, pictures, height, width, 3)."""
+        """Find the median logit at every lag in rollouts (episodes, images, height, width, 3)."""
         windows = draw_windows(self.embed, frames, lags, samples, seed)
         medians = np.array([np.median(self._of_pairs(windows[:, 0], later)) for later in windows.swapaxes(0, 1)])
-        top = float(medians[:2].max())  # a picture and itself were no pair in training: its logit may be anything
+        top = float(medians[:2].max())  # an image and itself were no pair in training: its logit may be anything
         self.lags, self.logits = falling_curve(top, medians[1:])
 
     @property
@@ -186,7 +186,7 @@ def train_closeness(
     checkpoint: Path | None = None,
     progress: bool = True,
 ) -> ClosenessDistance:
-    """Train on random exploration: (episodes, pictures, height, width, 3) uint8.
+    """Train on random exploration: (episodes, images, height, width, 3) uint8.
 
     `start` is a distance of the same architecture to go on from. Deviations from the paper, which finetunes SPTM's
     weights with Adam: from scratch unless there is a `start`, and with AdamW.
@@ -198,7 +198,7 @@ def train_closeness(
     torch.manual_seed(seed)
     network = Closeness(config, size)
     if start is not None:
-        go_on_from(network, start.network)
+        copy_weights(network, start.network)
 
     def loss(random: np.random.Generator) -> Tensor:
         rows, first, second, close = draw_labelled(random, episodes, length, config)
@@ -208,10 +208,17 @@ def train_closeness(
     settings = {**dataclasses.asdict(config), "kind": "closeness", "frames": list(frames.shape)}
     if start is not None:
         settings["start"] = digest(start.network)
-    fit(
-        network, loss, config.iterations, seed=seed, learning_rate=config.learning_rate, checkpoint=checkpoint,
-        settings=settings, description="train distance", progress=progress,
-    )  # fmt: skip
+    train_network(
+        network,
+        loss,
+        config.iterations,
+        seed=seed,
+        learning_rate=config.learning_rate,
+        checkpoint=checkpoint,
+        settings=settings,
+        description="train distance",
+        progress=progress,
+    )
     distance = ClosenessDistance(network, size, config)
     distance.calibrate(frames, seed=seed)
     return distance

@@ -59,4 +59,8 @@ class TableDistance:
     def __call__(self, starts: NDArray[np.float32], goals: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n, 1) and (m, 1) row numbers to (n, m) float32 steps."""
         rows, columns = starts[:, 0].astype(np.intp), goals[:, 0].astype(np.intp)
-        return self.matrix.ravel().take(rows[:, None] * len(self.matrix) + columns)
+        try:
+            return self.matrix.ravel().take(rows[:, None] * len(self.matrix) + columns)
+        except IndexError:
+            most = len(self.matrix) - 1
+            raise DistanceError(f"an embedding is not in the table: rows are whole numbers from 0 to {most}") from None

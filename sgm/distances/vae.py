@@ -1,4 +1,4 @@
-"""What pictures look like: the means of a β-VAE, the paper's features for perceptual consistency (SafetyGym).
+"""What images look like: the means of a β-VAE, the paper's features for perceptual consistency (SafetyGym).
 
 The encoder is the distance's, as in the paper, except that it ends in two dense layers, mean and log-variance, without
 a LayerNorm: means of a fixed length would leave the divergence nothing to lower.
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from sgm.errors import InputError
 from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
-from sgm.learning.loop import fit, load_network, save_network
+from sgm.learning.loop import load_network, save_network, train_network
 
 from .bilinear import convolutions
 
@@ -32,17 +32,17 @@ class VAEConfig:
 
     width: int = 32  # channels of each convolution
     latent: int = 50  # numbers of a feature
-    beta: float = 1.0  # of the divergence, against half the squared error summed over a picture from -1 to 1
+    beta: float = 1.0  # of the divergence, against half the squared error summed over an image from -1 to 1
     iterations: int = 1_500  # updates
-    batch: int = 128  # pictures of an update
+    batch: int = 128  # images of an update
     learning_rate: float = 1e-3  # of AdamW, at its highest
 
 
 class Means(nn.Sequential):
-    """The half of the encoder that features come from: pictures to means."""
+    """The half of the encoder that features come from: images to means."""
 
     def __init__(self, config: VAEConfig, size: tuple[int, int]) -> None:
-        """Make an untrained one for pictures of this (width, height)."""
+        """Make an untrained one for images of this (width, height)."""
         body, shape = convolutions(size, config.width)
         super().__init__(body, nn.Flatten(), nn.Linear(int(np.prod(shape)), config.latent))
 
@@ -51,26 +51,29 @@ class VAE(nn.Module):
     """Encoder and decoder; the decoder mirrors the encoder."""
 
     def __init__(self, config: VAEConfig, size: tuple[int, int]) -> None:
-        """Make an untrained network for pictures of this (width, height)."""
+        """Make an untrained network for images of this (width, height)."""
         super().__init__()
         if size[0] % 8 or size[1] % 8:
-            raise InputError(f"pictures are {size[0]} × {size[1]}: expected multiples of 8 pixels, to be drawn again")
+            raise InputError(f"images are {size[0]} × {size[1]}: expected multiples of 8 pixels, to be drawn again")
         width, (_, self.shape) = config.width, convolutions(size, config.width)
         numbers = int(np.prod(self.shape))
         self.means = Means(config, size)
         self.log_variances = nn.Linear(numbers, config.latent)
         self.unfold = nn.Linear(config.latent, numbers)
         self.decoder = nn.Sequential(
-            nn.ReLU(inplace=True), nn.ConvTranspose2d(width, width, 3, 1, 1),
-            nn.ReLU(inplace=True), nn.ConvTranspose2d(width, width, 4, 2, 1),
-            nn.ReLU(inplace=True), nn.ConvTranspose2d(width, 3, 8, 4, 2),
-        )  # fmt: skip
+            nn.ReLU(inplace=True),
+            nn.ConvTranspose2d(width, width, 3, 1, 1),
+            nn.ReLU(inplace=True),
+            nn.ConvTranspose2d(width, width, 4, 2, 1),
+            nn.ReLU(inplace=True),
+            nn.ConvTranspose2d(width, 3, 8, 4, 2),
+        )
         self.decoder.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def encode(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        """(n, 3, height, width) pictures to (n, latent) means and log-variances."""
+    def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """(n, 3, height, width) images to (n, latent) means and log-variances."""
         body, flatten, last = self.means
-        numbers = flatten(body(pictures))
+        numbers = flatten(body(images))
         return last(numbers), self.log_variances(numbers)
 
     def decode(self, latents: Tensor) -> Tensor:
@@ -87,7 +90,7 @@ class VAEFeatures:
         self.inference = for_inference(network)
 
     def __call__(self, observations: ArrayLike) -> Floats:
-        """(n, height, width, 3) uint8 pictures to (n, latent)."""
+        """(n, height, width, 3) uint8 images to (n, latent)."""
         return run(self.inference, check_pictures(observations, self.size))
 
     @property
@@ -114,7 +117,7 @@ def train_vae(
     checkpoint: Path | None = None,
     progress: bool = True,
 ) -> VAEFeatures:
-    """Train on pictures of exploration: (episodes, pictures, height, width, 3) uint8."""
+    """Train on images of exploration: (episodes, images, height, width, 3) uint8."""
     config = config or VAEConfig()
     episodes, length, size = check_rollouts(frames, 1)
     torch.manual_seed(seed)
@@ -126,20 +129,27 @@ def train_vae(
         return negative_bound(network, to_input(frames[rows, times]), noise, config.beta)
 
     settings = {**dataclasses.asdict(config), "kind": "vae", "frames": list(frames.shape)}
-    fit(
-        network, loss, config.iterations, seed=seed, learning_rate=config.learning_rate, checkpoint=checkpoint,
-        settings=settings, description="train features", progress=progress,
-    )  # fmt: skip
+    train_network(
+        network,
+        loss,
+        config.iterations,
+        seed=seed,
+        learning_rate=config.learning_rate,
+        checkpoint=checkpoint,
+        settings=settings,
+        description="train features",
+        progress=progress,
+    )
     return VAEFeatures(network.means, size, config)
 
 
-def negative_bound(network: VAE, pictures: Tensor, noise: Tensor, beta: float) -> Tensor:
-    """What a β-VAE lowers: half the squared error of a picture drawn again, and β times the divergence, in nats.
+def negative_bound(network: VAE, images: Tensor, noise: Tensor, beta: float) -> Tensor:
+    """What a β-VAE lowers: half the squared error of an image drawn again, and β times the divergence, in nats.
 
-    (n, 3, height, width) pictures and (n, latent) standard normal noise to the mean over pictures.
+    (n, 3, height, width) images and (n, latent) standard normal noise to the mean over images.
     """
-    means, log_variances = network.encode(pictures)
+    means, log_variances = network.encode(images)
     drawn = network.decode(means + noise * (log_variances / 2).exp())
-    error = (drawn - pictures).square().sum() / 2
+    error = (drawn - images).square().sum() / 2
     divergence = (means.square() + log_variances.exp() - log_variances - 1).sum() / 2
-    return (error + beta * divergence) / len(pictures)
+    return (error + beta * divergence) / len(images)

@@ -1,14 +1,14 @@
 """Distances over temporal windows: a frame and those just before and after it, against another frame and its own.
 
 The paper takes the maximum distance over the 25 pairs of ±2 frames (appendix, ViZDoom), so that two places must look
-alike for a while before they count as close. A maximum over a square of a table is a maximum along its rows and then
-along its columns: filters over one table, not 25 passes.
+alike for a while before they count as close. `window_steps` is that sentence, for a few frames; `window_table` gives
+the same for all pairs of frames, by the fast code of fast_windows.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from sgm.errors import InputError
 from sgm.memory.distance import Distance, between
 
+from .fast_windows import fold, over_columns, over_rows
 from .table import TableDistance
 
 Floats = NDArray[np.float32]
@@ -93,7 +94,7 @@ def window_table(
         steps = between(distance, vectors[first:last], vectors)
         # Rounding keeps the order, and small numbers are compared faster; a mean is rounded at the end.
         block = _quantised(steps, scale) if table.dtype == np.uint8 and aggregate != "mean" else steps
-        block = _along_columns(_along_rows(block, own - first, combine), index, combine)
+        block = over_columns(over_rows(block, own - first, combine), index, combine)
         if aggregate == "mean":
             block = block / np.float32(index.shape[1] ** 2)
             block = _quantised(block, scale) if table.dtype == np.uint8 else block
@@ -133,30 +134,9 @@ def window_steps(distance: Distance, starts: Floats, goals: Floats, aggregate: s
     flat = [np.reshape(vectors, (-1, np.shape(vectors)[-1])) for vectors in (starts, goals)]
     if aggregate != "mean" and hasattr(distance, "closeness") and hasattr(distance, "steps"):
         opposite = np.minimum if aggregate == "farthest" else np.maximum
-        return distance.steps(_fold(distance.closeness(*flat).reshape(shape), opposite))
-    steps = _fold(between(distance, *flat).reshape(shape), combine)
+        return distance.steps(fold(distance.closeness(*flat).reshape(shape), opposite))
+    steps = fold(between(distance, *flat).reshape(shape), combine)
     return steps / np.float32(shape[1] * shape[3]) if aggregate == "mean" else steps
-
-
-def _fold(table: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
-    """(n, s, m, g) to (n, m); over slices, because NumPy is slow at reducing a short last axis."""
-    return combine.reduce(reduce(combine, np.moveaxis(table, 3, 0)), axis=1)
-
-
-def _along_rows(block: NDArray[Any], own: NDArray[np.int64], combine: np.ufunc) -> NDArray[Any]:
-    """Combine rows: (b, n) and (r, w) rows of each window to (r, n)."""
-    return reduce(combine, (block[rows] for rows in own.T))
-
-
-def _along_columns(block: NDArray[Any], index: NDArray[np.int64], combine: np.ufunc) -> NDArray[Any]:
-    """Combine columns: (r, n) and (n, w) columns of each window to (r, n)."""
-    combined, window = block.copy(), index.shape[1] // 2
-    for shift in range(1, window + 1):  # long runs of neighbours, as if all were one episode …
-        for to, of in ((combined[:, shift:], block[:, :-shift]), (combined[:, :-shift], block[:, shift:])):
-            combine(to, of, out=to)
-    ends = np.flatnonzero(index[:, -1] - index[:, 0] < 2 * window)  # … and then the columns where one begins or ends
-    combined[:, ends] = reduce(combine, (block[:, columns] for columns in index[ends].T))
-    return combined
 
 
 def _quantised(steps: Floats, scale: float) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""Convolutional encoders of pictures: a small residual net for CPUs, and the paper's ResNet-18."""
+"""Encoders: a small residual net for images on CPUs, the paper's ResNet-18, and a perceptron for vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ except ModuleNotFoundError as error:
 
 Pictures = NDArray[np.uint8]
 ENCODERS = ("small", "resnet18")
-BATCH = 256  # pictures encoded at once
+BATCH = 256  # observations encoded at once
 
 
 class Block(nn.Module):
@@ -82,9 +82,74 @@ def make_encoder(kind: str, channels: int, size: tuple[int, int], out: int, *, w
     return _channels_last(network)
 
 
+class Standardised(nn.Module):
+    """Layers over standardised inputs: vectors number by number, images by their mean image and one scale.
+
+    What never changes in a fixed camera's images hides the little that does: without the mean image, a controller for a
+    robot seen from above learns nothing in the same time.
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, shape: tuple[int, ...], layers: nn.Module) -> None:
+        """Take layers for inputs (n, *shape), which stay as they are until `measure` is called."""
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(shape))
+        self.register_buffer("scale", torch.ones(shape if len(shape) == 1 else ()))
+        self.layers = layers
+
+    def measure(self, inputs: Tensor) -> None:
+        """Standardise by the mean and the standard deviation of (n, *shape) inputs from now on."""
+        self.mean.copy_(inputs.mean(dim=0))
+        spread = (inputs - self.mean).square().mean(dim=tuple(range(inputs.ndim)) if inputs.ndim > 2 else 0).sqrt()
+        self.scale.copy_(torch.where(spread > 1e-6, spread, 1.0))
+
+    def standardise(self, inputs: Tensor) -> Tensor:
+        """(n, *shape) to the same with mean 0 and standard deviation 1."""
+        return (inputs - self.mean) / self.scale
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(n, *shape) to what the layers make of it."""
+        return self.layers(self.standardise(inputs))
+
+
+def make_mlp(inputs: int, out: int, width: int) -> Standardised:
+    """An untrained perceptron with two hidden layers, (n, inputs) to (n, out)."""
+    hidden = [nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    return Standardised((inputs,), nn.Sequential(*hidden, nn.Linear(width, out)))
+
+
+def as_images(observations: Any) -> NDArray[Any]:
+    """Grey images (n, height, width[, 1]) and images of floats from 0 to 1 as (n, height, width, 3) uint8.
+
+    Anything else comes back as it is, for `check_pictures` to judge.
+    """
+    images = np.asarray(observations)
+    if images.dtype.kind == "f" and images.size and images.min() >= 0 and images.max() <= 1:
+        images = np.rint(images * 255).astype(np.uint8)
+    if images.ndim == 3:
+        images = images[..., None]
+    return np.repeat(images, 3, axis=3) if images.ndim == 4 and images.shape[3] == 1 else images
+
+
+def check_vectors(observations: Any, numbers: int, name: str = "observations") -> NDArray[Any]:
+    """The same, flattened, as (n, numbers) uint8 or float32, if each has so many finite numbers; else InputError."""
+    vectors = np.asarray(observations)
+    if vectors.ndim > 2 and np.prod(vectors.shape[1:]) == numbers:
+        vectors = vectors.reshape(len(vectors), numbers)
+    if vectors.ndim != 2 or vectors.shape[1] != numbers or vectors.dtype.kind not in "fiub":
+        raise InputError(
+            f"{name} are {vectors.dtype} of shape {vectors.shape}: expected numbers (n, {numbers}), as in training"
+        )
+    if not np.isfinite(vectors).all():
+        raise InputError(f"{name} have values that are not finite: expected finite numbers (n, {numbers})")
+    return vectors if vectors.dtype == np.uint8 else vectors.astype(np.float32)
+
+
 def check_pictures(observations: Any, size: tuple[int, int], name: str = "observations") -> Pictures:
     """The same as an array, if it is (n, height, width, 3) uint8 pictures of this (width, height); else InputError."""
-    pictures = np.asarray(observations)
+    pictures = as_images(observations)
     width, height = size
     if pictures.shape[1:] != (height, width, 3) or pictures.dtype != np.uint8:
         raise InputError(
@@ -106,9 +171,14 @@ def check_rollouts(frames: Any, least: int) -> tuple[int, int, tuple[int, int]]:
     return shape[0], shape[1], (shape[3], shape[2])
 
 
-def to_input(pictures: Pictures) -> Tensor:
-    """(n, height, width, c) uint8 pictures as a network takes them; the memory format is channels last as it is."""
-    own = np.require(pictures, requirements=["C", "W"])  # torch warns of memory it must not write to
+def to_input(observations: NDArray[Any]) -> Tensor:
+    """(n, height, width, c) uint8 images or (n, d) vectors as a network takes them.
+
+    The memory format of images is channels last, as it is.
+    """
+    if observations.ndim == 2:
+        return torch.from_numpy(np.array(observations, np.float32))
+    own = np.require(observations, requirements=["C", "W"])  # torch warns of memory it must not write to
     return torch.from_numpy(own).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
 
 
@@ -137,12 +207,12 @@ def _channels_last(network: nn.Module) -> nn.Module:
     return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
 
-def run(network: nn.Module, pictures: Any, batch: int = BATCH) -> NDArray[np.float32]:
-    """What a network makes of pictures, (n, height, width, c) uint8 to (n, out), a batch at a time."""
+def run(network: nn.Module, observations: Any, batch: int = BATCH) -> NDArray[np.float32]:
+    """What a network makes of (n, height, width, c) uint8 images or (n, d) vectors: (n, out), a batch at a time."""
     parts = []
     with torch.inference_mode():
-        for first in range(0, max(1, len(pictures)), batch):  # no pictures are a batch too: (0, out)
-            parts.append(network(to_input(pictures[first : first + batch])).numpy())
+        for first in range(0, max(1, len(observations)), batch):  # no observations are a batch too: (0, out)
+            parts.append(network(to_input(observations[first : first + batch])).numpy())
     return np.concatenate(parts)
 
 

@@ -1,6 +1,7 @@
-"""Training by random batches, with checkpoints from which a run goes on as if it had never stopped.
+"""The training loop with its checkpoints, and the files of trained networks.
 
-And the files of what was trained: a network with its configuration, its calibration and how it was made.
+A run that resumes from a checkpoint ends with the same weights as one that was never interrupted. The file of a network
+has its weights, configuration and calibration, and says how it was made.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sgm.distances.sorb import read_tensors, write_tensors
 from sgm.errors import InputError, StoreError
-from sgm.memory.progress import progress_bar
+from sgm.progress import progress_bar
+
+from .tensors import read_tensors, write_tensors
 
 _FORMAT = "sgm-fit-checkpoint-1"
 _WARM_UP = 0.03  # share of the iterations in which the learning rate rises
@@ -31,7 +33,7 @@ Config = TypeVar("Config")
 Network = TypeVar("Network", bound=nn.Module)
 
 
-def fit(
+def train_network(
     network: nn.Module,
     loss: Loss,
     iterations: int,
@@ -45,25 +47,27 @@ def fit(
     description: str = "train",
     progress: bool = True,
 ) -> list[float]:
-    """Lower a loss by AdamW, the learning rate rising quickly and then falling along a cosine; the losses on the way.
+    """Train a network with AdamW and return the loss of every iteration.
+
+    The learning rate rises linearly at first and then falls along a cosine.
 
     Args:
-        network: what is trained, in place.
-        loss: draws a batch from the generator it is given and computes the loss.
-        iterations: updates.
-        seed: of the batches; each iteration has a generator of its own.
-        learning_rate: the highest.
+        network: the network, trained in place.
+        loss: draws a batch with the generator it is given and returns the loss of it.
+        iterations: number of updates.
+        seed: seed of the batches; each iteration has a generator of its own.
+        learning_rate: the highest learning rate.
         weight_decay: of AdamW.
-        checkpoint: a file written now and then, and read at the beginning if there is one.
+        checkpoint: file to write checkpoints to; training resumes from it if it exists.
         checkpoint_every: iterations between checkpoints.
-        settings: what a checkpoint must agree with to be used.
-        description: of the progress bar.
-        progress: show one.
+        settings: facts that must be equal for training to resume from a checkpoint.
+        description: label of the progress bar.
+        progress: show a progress bar.
 
     Raises:
         InputError: the checkpoint is of another training.
-        StoreError: the checkpoint is no checkpoint.
-        FloatingPointError: the loss is no number any more.
+        StoreError: the file is not a checkpoint.
+        FloatingPointError: the loss is NaN or infinite.
     """
     if iterations < 0 or checkpoint_every < 1:
         raise InputError(
@@ -98,7 +102,7 @@ def fit(
     return losses
 
 
-def go_on_from(network: nn.Module, start: nn.Module) -> None:
+def copy_weights(network: nn.Module, start: nn.Module) -> None:
     """Give a network the weights of another one of the same architecture."""
     try:
         network.load_state_dict(start.state_dict())
@@ -156,14 +160,14 @@ def save_network(
     """Write a trained network as a safetensors file.
 
     Args:
-        path: of the file.
-        file_format: its name and version, which `load_network` asks for.
-        network: what was trained.
-        size: (width, height) of a picture.
-        config: a dataclass.
-        facts: how it was made; anything that JSON can hold.
-        integers: what else it takes to make the network.
-        calibration: arrays that go with it.
+        path: where to write it.
+        file_format: name and version of the format; `load_network` checks them.
+        network: the trained network.
+        size: (width, height) of an image.
+        config: a dataclass of hyper-parameters.
+        facts: how the network was made; anything that JSON can hold.
+        integers: further arguments of the function that makes the network.
+        calibration: arrays by name, found after training.
     """
     tensors = {name: value.contiguous() for name, value in network.state_dict().items()}
     tensors |= {f"calibration.{name}": torch.from_numpy(array) for name, array in (calibration or {}).items()}
@@ -181,9 +185,9 @@ def load_network(
     integers: Sequence[str] = (),
     calibration: Sequence[str] = (),
 ) -> tuple[Network, tuple[int, int], Config, list[NDArray[np.float32]]]:
-    """Network, (width, height), configuration and calibration of a file that `save_network` wrote; else StoreError.
+    """Read what `save_network` wrote: network, (width, height), configuration and calibration.
 
-    `make(config, size, *integers)` makes the network that the weights are for.
+    `make(config, size, *integers)` makes a network of the same architecture. StoreError if the file is anything else.
     """
     tensors, metadata = read_tensors(path, file_format)
     try:

@@ -19,7 +19,7 @@ from .events import Events
 from .graph import Edges
 from .memory import SparseGraphicalMemory
 from .plan import Plan
-from .planner import Near
+from .planner import Near, Tree
 from .policies import Belief, CleanupPolicy, Evidence, FirstFailure, SecondFailure
 from .stats import Stats
 from .threshold import ThresholdChoice, choose_threshold
@@ -47,6 +47,7 @@ __all__ = [
     "Stats",
     "StoreError",
     "ThresholdChoice",
+    "Tree",
     "UnknownEdge",
     "UnknownNode",
     "choose_threshold",

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from sgm.errors import InputError
 
 from .arrays import Ints, as_array
-from .criteria import NOVEL, Block, Floats, decide, nonzero, within
+from .criteria import Floats, nonzero, within
 from .distance import Distance, Features, between, compute_features, count, embed
 from .events import NO_EPISODE, WALKED, EventLog, Mark, Size
+from .fast_merges import NOVEL, Block, decide
 from .graph import Graph
 from .nodes import Nodes
 from .settings import Settings
@@ -110,7 +111,9 @@ class Builder:
         chosen = np.arange(number)
         if self.settings.criterion == "uniform":
             chosen = self._uniform_choice(number)
-            observations = as_array("observations", observations)[chosen]
+            observations = as_array("observations", observations)
+            self._check_dropped(distance, observations, len(chosen))
+            observations = observations[chosen]
         assignment = np.full(number, DROPPED)
         low = 0
         while low < len(chosen):
@@ -141,6 +144,13 @@ class Builder:
         room = min(number, self.settings.size - len(self.nodes))
         random = np.random.default_rng([self.settings.seed, len(self.nodes.assignment)])
         return np.sort(random.choice(number, room, replace=False))
+
+    def _check_dropped(self, distance: Distance, observations: NDArray[Any], chosen: int) -> None:
+        """Refuse a batch of which nothing is kept if the first observation of it could not be kept."""
+        if len(observations) and not chosen:
+            embed(distance, observations[:1], self.nodes.embedding_width)
+            if self.settings.keep_observations:
+                self.nodes.check_observations(observations)
 
     def _extend_block(
         self, distance: Distance, features: Features | None, observations: Any, stream: Ints, undo: Undo

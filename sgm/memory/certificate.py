@@ -145,11 +145,21 @@ def certify(
     sparse, _ = _path_costs(sparse_graph, source, target)
     known = np.isfinite(dense)
     return Certificate(
-        observations=len(embedding), nodes=len(nodes), merged=merged, c_in=c_in, c_out=c_out,
-        tau_a=settings.tau_a, tau=tau, conditions=conditions, source=source[known], target=target[known],
-        dense_cost=dense[known], sparse_cost=sparse[known], hops=hops[known],
+        observations=len(embedding),
+        nodes=len(nodes),
+        merged=merged,
+        c_in=c_in,
+        c_out=c_out,
+        tau_a=settings.tau_a,
+        tau=tau,
+        conditions=conditions,
+        source=source[known],
+        target=target[known],
+        dense_cost=dense[known],
+        sparse_cost=sparse[known],
+        hops=hops[known],
         unreachable=int(np.count_nonzero(~known)),
-    )  # fmt: skip
+    )
 
 
 def _check_stream(nodes: Nodes, embedding: Floats) -> None:

@@ -1,78 +1,28 @@
-"""Which observations of a block are novel and which merge into what: Algorithm 1 for many observations at once.
-
-A block of B observations is decided against the V nodes that stand before it and against itself. Its universe is
-numbered 0 … V − 1 for those nodes and V … V + B − 1 for the observations of the block, any of which may turn out to be
-a node. What can be said about a pair (observation, candidate) without knowing which observations become nodes is
-worked out for all pairs with array operations; what depends on it is left as one bit per observation of the block;
-and one pass over the block in order then needs only bit operations. The result is the same as one by one.
-"""
+"""The comparisons of Algorithm 1: short enough for an edge, close in feature space (Eq. 4), too far apart (Eq. 3)."""
 
 from __future__ import annotations
-
-import itertools
-from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .arrays import Bools, Ints, ragged
-from .graph import Graph, Index
+from .arrays import Bools, Ints
 from .settings import Settings
 
 Floats = NDArray[np.float32]
-NOVEL = -1
-_CHUNK = 1 << 21  # numbers held at once by the widest intermediate array
 
 
-class Block(NamedTuple):
-    """Distances between the observations of a block and its universe.
-
-    Attributes:
-        out: (B, V + B) float32, d(observation, x).
-        into: (B, V + B) float32, d(x, observation).
-        nodes: V.
-    """
-
-    out: Floats
-    into: Floats
-    nodes: int
+def within(distance: Floats, settings: Settings) -> Bools:
+    """Whether distances are short enough for an edge."""
+    limit = np.float32(settings.max_dist)
+    near: Bools = distance < limit if settings.strict else distance <= limit
+    return near
 
 
-class Direction(NamedTuple):
-    """One of the two consistencies: C_out compares ways out of two observations, C_in ways into them.
-
-    Attributes:
-        own: (B, V + B), the way between an observation of the block and x, in this direction.
-        opposite: (B, V + B), the same in the other direction, so that opposite[m, x] is x's own way to m.
-        edges: the graph's edges, by the candidate's end.
-        distance: (E,) distances of all edges.
-    """
-
-    own: Floats
-    opposite: Floats
-    edges: Index
-    distance: Floats
-
-
-NodeRows = Callable[[Ints, bool], Floats]  # (node ids, outgoing) -> (n, V): ways from (or to) those nodes
-
-
-def decide(
-    settings: Settings, graph: Graph, node_features: Floats, features: Floats, block: Block, rows: NodeRows
-) -> Ints:
-    """For each observation of a block the universe number it merges into, or NOVEL: (B,) int64."""
-    if settings.criterion in ("none", "uniform"):
-        return np.full(len(block.out), NOVEL)
-    observation, candidate = perceptual_pairs(node_features, features, settings)
-    if settings.criterion == "perceptual":
-        nothing = [0] * len(observation)
-        return _first_match(observation, candidate, nothing, [-1] * len(observation), block)
-    directions = _directions(settings, graph, block)
-    consistent = _consistent_with_nodes(observation, candidate, directions, settings, block, rows)
-    observation, candidate = observation[consistent], candidate[consistent]
-    breakers, witnesses = _bits(observation, candidate, directions, settings, block)
-    return _first_match(observation, candidate, breakers, witnesses, block)
+def exceeds(difference: Floats, settings: Settings) -> Bools:
+    """Whether differences of distances are too large for a merge (Eq. 3)."""
+    tau = np.float32(settings.tau_a)
+    apart: Bools = difference >= tau if settings.strict else difference > tau
+    return apart
 
 
 def perceptual_pairs(node_features: Floats, features: Floats, settings: Settings) -> tuple[Ints, Ints]:
@@ -116,188 +66,7 @@ def _sieve_by_product(universe: Floats, nodes: int, tau_p: float) -> Bools:
     return near
 
 
-def _directions(settings: Settings, graph: Graph, block: Block) -> list[Direction]:
-    distance = graph.distance.values
-    chosen = []
-    if settings.criterion in ("two-way", "outgoing"):
-        chosen.append(Direction(block.out, block.into, _finite(graph.by_source(), distance), distance))
-    if settings.criterion in ("two-way", "incoming"):
-        chosen.append(Direction(block.into, block.out, _finite(graph.by_target(), distance), distance))
-    return chosen
-
-
-def _finite(index: Index, distance: Floats) -> Index:
-    """The edges of an index that have a distance: those that only time made say nothing about it."""
-    if not len(distance) or distance.max() < np.inf:
-        return index
-    real = np.isfinite(distance[index.edge])
-    return Index(np.concatenate([[0], np.cumsum(real)])[index.start], index.other[real], index.edge[real])
-
-
-def _exceeds(difference: Floats, settings: Settings) -> Bools:
-    tau = np.float32(settings.tau_a)
-    apart: Bools = difference >= tau if settings.strict else difference > tau
-    return apart
-
-
-def within(distance: Floats, settings: Settings) -> Bools:
-    """Whether distances are short enough for an edge."""
-    limit = np.float32(settings.max_dist)
-    near: Bools = distance < limit if settings.strict else distance <= limit
-    return near
-
-
-def _consistent_with_nodes(
-    observation: Ints, candidate: Ints, directions: list[Direction], settings: Settings, block: Block, rows: NodeRows
-) -> Bools:
-    """Which pairs pass the test as far as the standing nodes and, over the whole memory, the candidate itself go."""
-    passed = np.ones(len(observation), np.bool_)
-    standing = candidate < block.nodes
-    for direction in directions:
-        for of_nodes in (True, False):
-            chosen = np.flatnonzero(passed & (standing if of_nodes else ~standing))
-            pair = (observation[chosen], candidate[chosen])
-            if not of_nodes:
-                failed = _fails_anywhere(*pair, pair[1] - block.nodes, direction.own, direction, settings)
-            elif settings.scope == "memory":
-                distinct, which = np.unique(pair[1], return_inverse=True)
-                of_candidates = rows(distinct, direction.own is block.out)
-                failed = _fails_anywhere(*pair, which, of_candidates, direction, settings)
-            else:
-                failed = _fails_at_neighbours(*pair, direction, settings)
-            passed[chosen[failed]] = False
-    return passed
-
-
-def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Direction, settings: Settings) -> Bools:
-    """Whether some neighbour of the candidate, a standing node, tells the pair apart."""
-    index = direction.edges
-    start = index.start[candidate]
-    degree = index.start[candidate + 1] - start
-    failed = np.zeros(len(observation), np.bool_)
-    low = 0
-    # Most pairs differ at one of the first few neighbours, so the rest is looked up only for those that do not.
-    for width in (4, 28, 1 << 62):
-        alive = np.flatnonzero(~failed & (degree > low))
-        lengths = np.minimum(degree[alive] - low, width)
-        for part in _parts(lengths):
-            pairs = alive[part]
-            positions, owner = ragged(start[pairs] + low, lengths[part])
-            own = direction.own[observation[pairs][owner], index.other[positions]]
-            apart = _exceeds(np.abs(direction.distance[index.edge[positions]] - own), settings)
-            failed[pairs[owner[apart]]] = True
-        low += width
-    return failed
-
-
-def _fails_anywhere(
-    observation: Ints, candidate: Ints, which: Ints, of_candidates: Floats, direction: Direction, settings: Settings
-) -> Bools:
-    """Whether some standing node tells the pair apart; the candidate's own distances are of_candidates[which].
-
-    With scope "memory" every node counts (Eq. 3), the candidate too: one of the block that becomes no node is passed
-    over later on. With "neighbors" those within MaxDist of the candidate count.
-    """
-    nodes = len(direction.edges.start) - 1
-    failed = np.zeros(len(observation), np.bool_)
-    if settings.scope == "memory":  # the candidate itself tells most pairs apart
-        own = direction.own[observation, candidate]
-        failed = _exceeds(np.abs(of_candidates[which, candidate] - own), settings)
-    for low, high in ((0, min(32, nodes)), (32, nodes)):
-        alive = np.flatnonzero(~failed) if low < high else np.empty(0, np.int64)
-        for part in _parts(np.full(len(alive), high - low)):
-            pairs = alive[part]
-            theirs = of_candidates[which[pairs], low:high]
-            apart = _exceeds(np.abs(theirs - direction.own[observation[pairs], low:high]), settings)
-            if settings.scope == "neighbors":
-                apart &= within(theirs, settings)
-            failed[pairs] = apart.any(axis=1)
-    return failed
-
-
-def _bits(
-    observation: Ints, candidate: Ints, directions: list[Direction], settings: Settings, block: Block
-) -> tuple[list[int], list[int]]:
-    """Two bit sets over the block for each pair.
-
-    The first: observations that, once nodes, tell the pair apart. The second: observations that, once nodes, are
-    neighbours of the candidate; all bits if it has a neighbour already, since authors merge into no isolated node.
-    """
-    size, nodes = len(block.out), block.nodes
-    breakers: list[int] = []
-    witnesses: list[int] = []
-    for part in _parts(np.full(len(observation), size)):
-        row, column = observation[part], candidate[part]
-        breaks = np.zeros((len(row), size), np.bool_)
-        neighbour = np.zeros((len(row), size), np.bool_)
-        settled = np.zeros(len(row), np.bool_)
-        for direction in directions:
-            of_candidate = direction.opposite[:, column].T
-            apart = _exceeds(np.abs(of_candidate - direction.own[row, nodes:]), settings)
-            if settings.scope == "neighbors":
-                near = within(of_candidate, settings)
-                near[np.arange(size) + nodes == column[:, None]] = False
-                neighbour |= near
-                apart &= near
-                settled |= _has_neighbour(column, direction, settings, block)
-            breaks |= apart
-        breakers += _integers(breaks)
-        if settings.scope == "memory":
-            witnesses += [-1] * len(row)
-        else:
-            witnesses += [-1 if known else bits for known, bits in zip(settled, _integers(neighbour), strict=True)]
-    return breakers, witnesses
-
-
-def _has_neighbour(candidate: Ints, direction: Direction, settings: Settings, block: Block) -> Bools:
-    """Whether candidates have a neighbour among the standing nodes."""
-    result = np.zeros(len(candidate), np.bool_)
-    standing = candidate < block.nodes
-    start = direction.edges.start
-    result[standing] = start[candidate[standing] + 1] > start[candidate[standing]]
-    members, which = np.unique(candidate[~standing] - block.nodes, return_inverse=True)
-    has = np.any(within(direction.own[members, : block.nodes], settings), axis=1)
-    result[~standing] = has[which]
-    return result
-
-
-def _first_match(observation: Ints, candidate: Ints, breakers: list[int], witnesses: list[int], block: Block) -> Ints:
-    """The pass over the block in order: the first candidate in node order that is a node and passes wins."""
-    nodes, size = block.nodes, len(block.out)
-    matches = np.full(size, NOVEL)
-    ends = np.searchsorted(observation, np.arange(size + 1)).tolist()
-    candidates = candidate.tolist()
-    added = 0
-    for number in range(size):
-        for pair in range(ends[number], ends[number + 1]):
-            member = candidates[pair] - nodes
-            if member >= 0 and not added >> member & 1:
-                continue
-            witness = witnesses[pair]
-            if breakers[pair] & added or not (witness == -1 or witness & added):
-                continue
-            matches[number] = candidates[pair]
-            break
-        else:
-            added |= 1 << number
-    return matches
-
-
 def nonzero(mask: Bools) -> tuple[Ints, Ints]:
     """np.nonzero of a matrix, several times as fast."""
     row, column = np.divmod(np.flatnonzero(mask), max(1, mask.shape[1]))
     return row, column
-
-
-def _integers(bits: Bools) -> list[int]:
-    """Rows of bits as Python integers, bit m for column m."""
-    return [int.from_bytes(row.tobytes(), "little") for row in np.packbits(bits, axis=1, bitorder="little")]
-
-
-def _parts(lengths: Ints) -> list[slice]:
-    """Cut a list of runs into parts of about _CHUNK numbers, each of at least one run."""
-    if not len(lengths):
-        return []
-    number = np.cumsum(lengths) // _CHUNK
-    edges = np.concatenate([[0], np.flatnonzero(np.diff(number)) + 1, [len(lengths)]])
-    return [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]

@@ -25,8 +25,9 @@ class Distance(Protocol):
     Some optional attributes are used where they exist. `fingerprint` (str) is written into memory files, and a file
     refuses to open with a distance of another fingerprint. `pairs(starts, goals)`, (n, e) and (n, e) to (n,) float32,
     gives single distances without the table around them, which a navigator asks for at every step.
-    `settled(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the distance from
-    anywhere within `settled_radius` (float, sup norm) of a start provably stays within `slack` of `steps`.
+    `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the
+    distance provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup
+    norm).
     """
 
     def embed(self, observations: Any) -> NDArray[Any]:

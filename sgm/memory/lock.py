@@ -7,7 +7,9 @@ import os
 import stat
 from pathlib import Path
 
-from sgm.errors import StoreError
+from sgm.errors import InputError, StoreError
+
+from .settings import shortened
 
 try:
     import fcntl
@@ -27,10 +29,10 @@ _FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_
 
 
 def real_path(path: str | os.PathLike[str]) -> Path:
-    """The one absolute name of a file, links followed; StoreError if this cannot be the name of a file."""
-    text = os.fspath(path)
+    """The one absolute name of a file, links followed; InputError or StoreError if it cannot be that of a file."""
+    text = os.fspath(path) if isinstance(path, (str, os.PathLike)) else path
     if not isinstance(text, str):
-        raise StoreError(f"{path!r} is not the name of a memory file: expected text")
+        raise InputError(f"the path is {shortened(path)}: expected the name of a memory file, text or a pathlib.Path")
     if not text or "\0" in text:
         raise StoreError(f"{text!r} is not the name of a file: expected one with at least a character and no NUL")
     try:

@@ -7,6 +7,7 @@ import dataclasses
 import math
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,9 +17,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
-from sgm.errors import EmptyMemory, InputError, NoPath, StoreError, UnknownEdge, UnknownNode
+from sgm.errors import EmptyMemory, InputError, MemoryWarning, NoPath, SGMError, StoreError, UnknownEdge, UnknownNode
+from sgm.progress import progress_bar
 
-from . import export, localise, store
+from . import export, localise, single_steps, store
 from .arrays import Bools, Ints, as_array
 from .attributes import Attributes, checked_batch
 from .build import Builder, ExtendReport, as_episodes
@@ -27,18 +29,19 @@ from .cleanup import Cleanup
 from .criteria import within as is_within
 from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, paired
 from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
+from .fast_waypoints import WaypointTest
+from .given import OF_THE_DATA, unpack
 from .graph import Edges, Graph
 from .load_checks import check_distance, check_names, check_settings
 from .lock import WriterLock, real_path
 from .nodes import Nodes
 from .plan import Plan
-from .planner import Near, Planner
+from .planner import Near, Planner, Tree, checked_mode
 from .policies import POLICIES, CleanupPolicy, Evidence, ForeignPolicy, make_policy, policy_from_dict
-from .progress import progress_bar
 from .read import Contents, read
 from .schema import form_of
 from .settings import MOST_STEPS, Settings, number, off_is_infinite, shortened, whole
-from .stats import Stats, as_html, measure
+from .stats import ENOUGH_TO_JUDGE, Stats, as_html, look_at, measure
 from .turns import takes_turns
 
 Path_ = str | os.PathLike[str]
@@ -132,7 +135,7 @@ class SparseGraphicalMemory:
         self._log = log
         self._builder = Builder(nodes, graph, log, settings, tail)
         self._planner = Planner(graph, self.policy)
-        self._waypoint_test = localise.WaypointTest(nodes)
+        self._waypoint_test = WaypointTest(nodes)
         self._cleanup = Cleanup(graph, self._planner, self.policy, log, self._builder, records)
         self._loaded_fingerprint: str | None = None
         self._made_with: dict[str, Any] | None = None
@@ -266,7 +269,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def largest_part(self) -> int:
-        """Number of nodes in the largest strongly connected part of the graph."""
+        """Number of nodes in the largest strongly connected component of the graph."""
         return self._planner.largest_part() if len(self) else 0
 
     # -- building ------------------------------------------------------------------------------------------------
@@ -276,22 +279,29 @@ class SparseGraphicalMemory:
         self,
         observations: Any,
         *,
-        episode: Any = None,
+        episode: Any = OF_THE_DATA,
         attributes: Mapping[str, Any] | None = None,
         block: int | None = None,
         progress: bool = False,
     ) -> ExtendReport:
         """Take in a batch of observations, in order, in a single pass; all of it or, on an error, nothing.
 
+        From 200 observations on, a `MemoryWarning` says what to try if hardly any were merged, if there are no edges,
+        or if the largest strongly connected component has less than half of the nodes.
+
         Args:
-            observations: (n, ...) as the distance's `embed` takes them.
+            observations: (n, ...) as the distance's `embed` takes them, or an `sgm.Experience`, whose achieved goals
+                become the attribute "achieved_goal". The first Experience also tells what the distance says of single
+                steps (attribute "one_step"), which an agent's cutoff is calibrated by.
             episode: a whole number, or (n,) of them: consecutive observations of one episode are joined by edges of
-                weight 1 after merging. An episode may go on in the next call. None: no such edges.
+                weight 1 after merging. An episode may go on in the next call. None: no such edges. Left out: the
+                episodes of the Experience, which end with it; none for plain observations.
             attributes: (n, ...) numbers by name, one for each observation; a node has those of the observation that it
                 keeps.
             block: how many observations are decided at once; the result does not depend on it.
             progress: show a progress bar.
         """
+        observations, episode, attributes, whole_episodes = unpack(observations, episode, attributes)
         total = count(observations)
         episodes = as_episodes(episode, total)
         given = checked_batch(attributes, total, self._nodes)
@@ -301,6 +311,8 @@ class SparseGraphicalMemory:
         self._require_features()
         self._cleanup.make_room(self._store)
         undo = self._builder.mark()
+        if whole_episodes:
+            self._builder.tail = None
         with progress_bar(shown=progress, total=total, desc="build", unit="obs") as bar:
             try:
                 report = self._builder.extend(
@@ -312,7 +324,26 @@ class SparseGraphicalMemory:
                 if self._store is None or not self._store.wrote(undo):
                     self._builder.back_to(undo)
                 raise
+        if whole_episodes and episodes is not None:
+            self._measure_single_steps(observations, episodes)
+        if total >= ENOUGH_TO_JUDGE:
+            self._warn()
         return report
+
+    def _measure_single_steps(self, observations: Any, episodes: Ints) -> None:
+        """Note what the distance says of single steps, once. The batch is in: what fails here costs only the note."""
+        if len(self) and single_steps.ONE_STEP not in self.attributes:
+            rows = self.nodes - (len(self._nodes.assignment) - len(episodes))
+            with contextlib.suppress(SGMError):
+                measured = single_steps.measure(self.distance, self._nodes.embedding, rows, observations, episodes)
+                self.attributes[single_steps.ONE_STEP] = measured
+
+    def _warn(self) -> None:
+        """Say what is probably not as the user wants it, if anything is."""
+        given = int(np.count_nonzero(self._nodes.assignment.values >= 0))
+        edges = int(np.count_nonzero(self._planner.standing()))
+        if found := look_at(len(self), given, self.settings, edges, self._planner.largest_part()):
+            warnings.warn("; ".join(found), MemoryWarning, stacklevel=4)  # whoever called extend
 
     def add(self, observation: Any, *, episode: int | None = None, attributes: Mapping[str, Any] | None = None) -> int:
         """Take in one observation with its attributes; returns the node it became or was merged into."""
@@ -419,6 +450,7 @@ class SparseGraphicalMemory:
                 exists, but never farther than this many steps (the nearest node is always allowed). None: MaxDist;
                 math.inf: to any node, as the authors' code does.
         """
+        within = self._reach(by, within)
         starts, goals = self._attachments(batch_of_one(start), batch_of_one(goal))
         return self._plan_rows(starts[0], goals[0], by, within)
 
@@ -427,6 +459,7 @@ class SparseGraphicalMemory:
         self, starts: Any, goals: Any, *, by: str = "distance", within: float | None = None
     ) -> list[Plan | None]:
         """`plan` for (n, ...) starts and (n, ...) goals at once; None where there is no path."""
+        within = self._reach(by, within)
         plans: list[Plan | None] = []
         for start, goal in zip(*self._attachments(starts, goals), strict=True):
             try:
@@ -457,6 +490,7 @@ class SparseGraphicalMemory:
         """
         if candidates not in ("nearest", "all"):
             raise InputError(f"candidates is {candidates!r}: expected 'nearest' or 'all'")
+        within = self._reach(by, within)
         self._require_nodes()
         to_nodes, goals = as_array("to_nodes", to_nodes), as_array("goals", goals)
         if to_nodes.dtype.kind not in "fiub" or goals.dtype.kind not in "fiub" or not goals.ndim:
@@ -472,6 +506,9 @@ class SparseGraphicalMemory:
                 f"to_nodes has shape {to_nodes.shape} and goals {goals.shape}: expected (n, {len(self)}) and the same, "
                 "or (n,) nodes"
             )
+        for name, steps in (("to_nodes", to_nodes), ("goals", goals)):
+            if np.isnan(steps.min(initial=0)):
+                raise InputError(f"{name} holds NaN in row {np.argwhere(np.isnan(steps))[0][0]}: expected steps")
         ends = np.full((len(to_nodes), 2), -1)
         for agent, (start, goal) in enumerate(zip(to_nodes, goals, strict=True)):
             with contextlib.suppress(NoPath):
@@ -489,6 +526,7 @@ class SparseGraphicalMemory:
 
         An agent at its goal gets the goal; one without a path gets −1.
         """
+        checked_mode(by)
         at, to = self._node_ids(nodes, "nodes"), self._node_ids(goals, "goals")
         if at.shape != to.shape or at.ndim != 1:
             raise InputError(f"nodes has shape {at.shape} and goals {to.shape}: expected (n,) and (n,)")
@@ -497,6 +535,19 @@ class SparseGraphicalMemory:
             mine = to == goal
             following[mine] = np.maximum(self._planner.tree(int(goal), by).next[at[mine]], -1)
         return np.where(at == to, to, following)
+
+    @takes_turns
+    def routes_to(
+        self, goal: int, *, by: str = "distance", raised: Mapping[tuple[int, int], float] | None = None
+    ) -> Tree:
+        """The shortest ways from every node to a goal node.
+
+        Args:
+            goal: a node.
+            by: see `plan`.
+            raised: steps added to what the planner pays for edges (u, v), in this search only.
+        """
+        return self._planner.tree(self._node(goal), by, raised)
 
     @takes_turns
     def prices(self) -> csr_array:
@@ -605,11 +656,10 @@ class SparseGraphicalMemory:
         if pairs is not None:
             pairs = whole("pairs", pairs, 1)
         seed = whole("seed", seed, 0)
-        embedding = self.embed(observations)
-        return certify(
-            self.distance, self._nodes, self._graph, self._planner.standing(), self.settings, embedding,
-            self.settings.max_dist if max_dist is None else max_dist, pairs, seed,
-        )  # fmt: skip
+        embedding = self.embed(unpack(observations, None).observations)
+        longest = self.settings.max_dist if max_dist is None else max_dist
+        held = self.distance, self._nodes, self._graph, self._planner.standing(), self.settings
+        return certify(*held, embedding, longest, pairs, seed)
 
     # -- files ---------------------------------------------------------------------------------------------------
 
@@ -789,6 +839,9 @@ class SparseGraphicalMemory:
             raise InputError(
                 f"embedded observations have shape {vectors.shape}: expected (n, {self._nodes.embedding_width})"
             )
+        if not np.isfinite(vectors).all():
+            row, column = np.argwhere(~np.isfinite(vectors))[0]
+            raise InputError(f"embedded observation {row} holds {vectors[row, column]}: expected finite numbers")
         return vectors
 
     def _attachments(self, starts: Any, goals: Any) -> tuple[Floats, Floats]:
@@ -797,12 +850,15 @@ class SparseGraphicalMemory:
             raise InputError(f"got {count(starts)} starts and {count(goals)} goals: expected as many of each")
         return self.steps_to_nodes(starts), self.steps_from_nodes(goals)
 
+    def _reach(self, by: str, within: float | None) -> float | None:
+        """Check how to plan; `within` as steps that a distance can have."""
+        checked_mode(by)
+        return None if within is None else min(number("within", within), MOST_STEPS)
+
     def _attach_row(
         self, start: Floats, goal: NDArray[Any], by: str, within: float | None, candidates: str = "nearest"
     ) -> tuple[int, int]:
         """First and last node of a plan, from (V,) steps to and from nodes; `goal` may be a node instead."""
-        if within is not None:
-            within = min(number("within", within), MOST_STEPS)  # farther than that no distance leads
         first, last = int(start.argmin()), int(goal.argmin() if goal.ndim else goal)
         if candidates == "nearest" and self._planner.reaches(first, last, by):
             return first, last
@@ -885,25 +941,26 @@ class SparseGraphicalMemory:
         policy: str | CleanupPolicy | None,
     ) -> SparseGraphicalMemory:
         memory = cls.__new__(cls)
+        given = None if policy is None else make_policy(policy)
         try:
             settings = Settings.fromdict(contents.meta["settings"])
-            stored = contents.meta["policy"]
-            if policy is None and distance is None and isinstance(stored.get("name"), str):
-                known = stored["name"] in POLICIES
-                chosen = policy_from_dict(stored) if known else ForeignPolicy(stored)
-            else:
-                chosen = make_policy(policy) if policy is not None else policy_from_dict(stored)
+            chosen = given or _stored_policy(contents.meta["policy"], only_looked_at=distance is None)
         except (InputError, TypeError) as error:
             raise StoreError(f"{path} cannot be read: {error}") from None
-        memory._set_up(
-            distance, features, settings, chosen, contents.nodes, contents.graph, contents.log, contents.tail,
-            contents.records,
-        )  # fmt: skip
+        held = contents.nodes, contents.graph, contents.log, contents.tail, contents.records
+        memory._set_up(distance, features, settings, chosen, *held)
         memory._loaded_fingerprint = contents.meta["fingerprint"]
         memory._made_with = contents.meta["features"]
         if distance is not None:
             check_distance(path, contents, distance)
         return memory
+
+
+def _stored_policy(stored: Any, only_looked_at: bool) -> CleanupPolicy:
+    """The policy that a file names; one that only its author has is not needed by who only looks."""
+    if only_looked_at and isinstance(stored.get("name"), str) and stored["name"] not in POLICIES:
+        return ForeignPolicy(stored)
+    return policy_from_dict(stored)
 
 
 def _keep(events: Any) -> int | None:

@@ -15,8 +15,9 @@ import struct
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from sgm.progress import progress_bar
+
 from .events import KINDS
-from .progress import progress_bar
 
 _MAGIC = b"SQLite format 3\0"
 _INTERIOR, _LEAF = 0x05, 0x0D

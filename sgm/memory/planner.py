@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -66,10 +67,15 @@ class Planner:
         self._position: Ints = np.empty(0, np.int64)  # of each edge in the matrices' data; −1: filtered out
         self._keys: Ints = np.empty(0, np.int64)  # target · V + source of each entry, ascending
 
-    def tree(self, goal: int, by: str) -> Tree:
-        """The tree of shortest paths to a goal node, from the cache if it still holds."""
+    def tree(self, goal: int, by: str, raised: Mapping[tuple[int, int], float] | None = None) -> Tree:
+        """The tree of shortest paths to a goal node, from the cache if it still holds.
+
+        With `raised`, steps added to the price of edges (u, v), it is the tree of these prices, and not kept.
+        """
         self.refresh()
-        key = (_mode(by), goal)
+        key = (checked_mode(by), goal)
+        if raised:
+            return Tree(*dijkstra(self._raised(by, raised), indices=goal, return_predecessors=True))
         tree = self.trees.get(key)
         if tree is None:
             cost, following = dijkstra(self._matrices[by], indices=goal, return_predecessors=True)
@@ -79,6 +85,16 @@ class Planner:
         else:
             self.trees.move_to_end(key)
         return tree
+
+    def _raised(self, by: str, raised: Mapping[tuple[int, int], float]) -> csr_array:
+        """The planning graph with steps added to the prices of some edges; those that are not in it are passed over."""
+        matrix = self._matrices[by]
+        keys = np.array([target * self.graph.nodes + source for source, target in raised], np.int64)
+        position = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
+        known = self._keys[position] == keys if len(self._keys) else np.zeros(len(keys), np.bool_)
+        data = matrix.data.copy()
+        data[position[known]] += np.fromiter(raised.values(), np.float64)[known]
+        return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def reaches(self, start: int, goal: int, by: str) -> bool:
         """Whether a path leads from one node to another."""
@@ -124,7 +140,7 @@ class Planner:
         wins, or the one with the fewest hops.
         """
         self.refresh()
-        matrix, end = self._matrices[_mode(by)], self.graph.nodes
+        matrix, end = self._matrices[checked_mode(by)], self.graph.nodes
         last_leg = goals.distance if by == "distance" else np.ones(len(goals.node))
         start = np.append(matrix.indptr, matrix.indptr[-1] + len(goals.node))
         entries = (np.append(matrix.data, last_leg), np.append(matrix.indices, goals.node), start)
@@ -179,7 +195,7 @@ class Planner:
     def matrix(self, by: str) -> csr_array:
         """The planning graph, transposed: (target, source) prices or hops."""
         self.refresh()
-        return self._matrices[_mode(by)]
+        return self._matrices[checked_mode(by)]
 
     def prices_along(self, nodes: Ints) -> Prices:
         """What the planner pays for each edge of a path it returned: (L,) nodes to (L − 1,) steps."""
@@ -241,7 +257,8 @@ class Planner:
         failures = np.array([item.failures for item in evidence])
         guarded = np.array([item.guarded for item in evidence])
         prices = self.policy.price(weights, successes, failures)
-        prices = np.where(guarded, self.policy.guarded_price(weights, successes, failures), prices)
+        if self.policy.guard:
+            prices = np.where(guarded, self.policy.guarded_price(weights, successes, failures), prices)
         prices[[item.removed_at is not None for item in evidence]] = np.inf
         return prices
 
@@ -277,7 +294,8 @@ class Planner:
         return bool(np.isfinite(cost[starts]).any())
 
 
-def _mode(by: str) -> str:
+def checked_mode(by: str) -> str:
+    """What a plan makes least; InputError unless it is one of MODES."""
     if by not in MODES:
         raise InputError(f"by is {by!r}: expected one of {', '.join(map(repr, MODES))}")
     return by

@@ -68,8 +68,8 @@ class CleanupPolicy(abc.ABC):
     each of its failures.
 
     Attributes:
-        guard: never remove an edge whose loss would shrink the largest strongly connected part of the graph; such an
-            edge is only re-priced, by `expected_steps`.
+        guard: never remove an edge whose loss would shrink the largest strongly connected component of the graph; such
+            an edge is only re-priced, by `expected_steps`.
         max_steps: MaxSteps, what a failed try costs, steps; None: 3 × MaxDist, as in the authors' code.
     """
 

@@ -539,9 +539,12 @@ def _read_attribute(
 def check_tail(tail: Any, nodes: int) -> None:
     """Refuse a last observation that cannot be."""
     right = tail is None or (
-        isinstance(tail, list) and len(tail) == 2 and all(type(value) is int for value in tail)
-        and -(2**63) <= tail[0] < 2**63 and -1 <= tail[1] < nodes
-    )  # fmt: skip
+        isinstance(tail, list)
+        and len(tail) == 2
+        and all(type(value) is int for value in tail)
+        and -(2**63) <= tail[0] < 2**63
+        and -1 <= tail[1] < nodes
+    )
     if not right:
         raise StoreError(f"its last observation is {str(tail)[:200]}: expected an episode and a node")
 

@@ -1,7 +1,7 @@
 """Algorithm 1 of the paper, BuildSparseGraph, one state and one pair at a time.
 
-It is the readable version of what build.py, criteria.py and graph.py do with arrays, and the oracle of their tests: the
-memory has the same nodes, edges and features, to the last bit.
+It is the readable version of what build.py, fast_merges.py and graph.py do with arrays, and the oracle of their tests:
+the memory has the same nodes, edges and features, to the last bit.
 
 Deviations from print:
 - Line 5 has its test inverted in print: as printed, a state would be novel when it agrees with every node. Here it is

@@ -628,11 +628,14 @@ def _is_event(values: list[Any]) -> bool:
         return False
     _, time, edge, kind, episode = values
     return (
-        type(time) in (int, float) and abs(time) < 1e300
-        and type(edge) is int and 0 <= edge < 2**31
-        and type(kind) is int and 0 <= kind < len(KINDS)
+        type(time) in (int, float)
+        and abs(time) < 1e300
+        and type(edge) is int
+        and 0 <= edge < 2**31
+        and type(kind) is int
+        and 0 <= kind < len(KINDS)
         and (episode is None or (type(episode) is int and episode >= 0))
-    )  # fmt: skip
+    )
 
 
 def _salvaged_evidence(edge: int, values: list[Any]) -> Evidence | None:

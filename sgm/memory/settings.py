@@ -30,7 +30,7 @@ class Settings:
         size: number of nodes that the "uniform" criterion keeps.
         seed: seed of the "uniform" criterion.
         feature_average: how far a merge moves the node's feature towards the new one (authors: 0.05; 0 is off).
-        keep_observations: keep each node's observation, for pictures and for controllers that need goal images.
+        keep_observations: keep each node's observation, for figures and for controllers that need goal images.
     """
 
     criterion: str = "two-way"

@@ -20,6 +20,9 @@ from .nodes import Nodes
 from .planner import Planner
 from .settings import Settings
 
+ENOUGH_TO_JUDGE = 200  # observations of a batch from which a memory is worth a warning
+_HARDLY_MERGED = 0.95  # share of the observations that are nodes
+
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
@@ -107,10 +110,11 @@ def measure(
     untested = np.count_nonzero(~np.isin(standing, np.fromiter(evidence, np.int64, len(evidence))))
     kept = nodes.observation
     removed = int(np.count_nonzero(graph.removed()))
+    given = int(np.count_nonzero(nodes.assignment.values >= 0))
     return Stats(
         observations=len(nodes.assignment),
         nodes=len(nodes),
-        merged=int(np.count_nonzero(nodes.assignment.values >= 0)) - len(nodes),
+        merged=given - len(nodes),
         edges=len(standing),
         filtered_edges=len(graph) - removed - len(standing),
         removed_edges=removed,
@@ -132,28 +136,39 @@ def measure(
         bytes=nodes.nbytes + graph.nbytes + log.nbytes,
         file=None if file is None else str(file),
         file_bytes=None if file is None else bytes_on_disk(file),
-        warnings=tuple(look_at(nodes, settings, len(standing), largest)),
+        warnings=tuple(look_at(len(nodes), given, settings, len(standing), largest)),
     )
 
 
-def look_at(nodes: Nodes, settings: Settings, edges: int, largest: int) -> list[str]:
-    """Sentences about what is probably not as the user wants it."""
-    number, given = len(nodes), int(np.count_nonzero(nodes.assignment.values >= 0))
+def look_at(number: int, given: int, settings: Settings, edges: int, largest: int, *, asked: bool = False) -> list[str]:
+    """Sentences about what is probably not as the user wants it.
+
+    Args:
+        number: nodes.
+        given: observations that are nodes or were merged.
+        settings: of the memory.
+        edges: edges that plans may use.
+        largest: nodes in the largest strongly connected component.
+        asked: the user asked for so many nodes.
+    """
     found = []
-    if number == given > 1 and settings.criterion not in ("none", "uniform"):
+    few_merged = number == given > 1 or (given >= ENOUGH_TO_JUDGE and number > _HARDLY_MERGED * given)
+    if few_merged and not asked and settings.criterion not in ("none", "uniform"):
+        merged = "nothing was merged" if number == given else "hardly anything was merged"
         found.append(
-            f"nothing was merged: {given:,} observations are {number:,} nodes. Raise tau_p "
+            f"{merged}: {given:,} observations are {number:,} nodes. Raise tau_p "
             f"({settings.tau_p:g}) or tau_a ({settings.tau_a:g}), or let choose_threshold do it."
         )
     if not edges and number > 1:
         found.append(
             f"no edge can be used, so nothing can be planned: none was within max_dist={settings.max_dist:g}, or all "
-            "were removed"
+            "were removed. Raise max_dist, or give episodes, whose consecutive observations are joined."
         )
     elif 2 * largest < number:
         found.append(
             f"the largest strongly connected component has {largest:,} of {number:,} nodes: most pairs of nodes have "
-            "no path. Raise max_dist or k, explore more, or restore() removed edges."
+            "no path. Raise max_dist or k, give episodes (their consecutive observations are joined), explore more, "
+            "or restore() removed edges."
         )
     return found
 

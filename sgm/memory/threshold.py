@@ -8,9 +8,9 @@ distances and never an outcome of navigation.
    lowered in growing steps of log τ until the node count has been on both sides of the target; then log τ is bisected.
 2. The count is neither continuous nor monotone in τ. When an order of the observations jumps over the target (log₂ τ is
    pinned down to 2⁻¹⁰ without a hit), another order is drawn and the search goes on from there.
-3. A hit is a count within the tolerance. A hit whose largest strongly connected part has at least the share `connected`
-   of its nodes ends the search. After any other, the remaining orders are tried too, and the hit with the largest such
-   share wins, then the one closest to the target, then the earliest.
+3. A hit is a count within the tolerance. A hit whose largest strongly connected component has at least the share
+   `connected` of its nodes ends the search. After any other, the remaining orders are tried too, and the hit with the
+   largest such share wins, then the one closest to the target, then the earliest.
 4. Without a hit the closest count is returned, with a warning.
 
 "uniform" has its size given, so each order is one draw, judged by 3. With tau_p="auto" every τ_a is tried together with
@@ -28,23 +28,30 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sgm.errors import InputError
+from sgm.errors import InputError, MemoryWarning
+from sgm.progress import progress_bar
 
 from .arrays import Ints, ragged
 from .build import Builder, as_episodes
 from .distance import Distance, Features, Floats, between, compute_features, count, embed
 from .events import EventLog
+from .given import OF_THE_DATA, unpack
 from .graph import Graph
 from .memory import SparseGraphicalMemory
 from .nodes import Nodes
 from .planner import Planner
 from .policies import CleanupPolicy
-from .progress import progress_bar
 from .settings import Settings, number, whole
+from .single_steps import ONE_STEP, measure
+from .stats import look_at
 
 _THRESHOLDS = {
-    "two-way": "tau_a", "incoming": "tau_a", "outgoing": "tau_a", "perceptual": "tau_p", "uniform": "size",
-}  # fmt: skip
+    "two-way": "tau_a",
+    "incoming": "tau_a",
+    "outgoing": "tau_a",
+    "perceptual": "tau_p",
+    "uniform": "size",
+}
 _EMBED = 256  # observations embedded at once
 _PART = 512  # observations between two looks at the node count
 _SAMPLE = (256, 2048)  # rows and columns of the table that says where to begin
@@ -64,7 +71,7 @@ class Attempt:
             up before there was a τ_p.
         complete: False if it was given up, having so many nodes that it could be neither a hit nor the closest.
         edges: edges that the k-nearest filter keeps; 0 if not complete.
-        largest_part: nodes of its largest strongly connected part; 0 if not complete.
+        largest_part: nodes of its largest strongly connected component; 0 if not complete.
         within_tolerance: whether its node count is a hit.
     """
 
@@ -77,7 +84,7 @@ class Attempt:
     within_tolerance: bool
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class ThresholdChoice:
     """A threshold, the memory it makes, and how it was found.
 
@@ -108,6 +115,17 @@ class ThresholdChoice:
     tolerance: float
     seed: int
 
+    def __repr__(self) -> str:
+        """The threshold, what it makes of the observations, and what was asked for."""
+        asked = f"asked for {self.asked:,} ± {self.tolerance:.0%}"
+        return (
+            f"<ThresholdChoice {self.name}={self.value:.6g}: {self.nodes:,} nodes ({asked}), {self.edges:,} edges, "
+            f"largest component {self.largest_part:,} nodes\n"
+            f"  found among {len(self.tried)} graphs in {1 + max(attempt.redrawn for attempt in self.tried)} orders "
+            f"of the observations\n"
+            f"  memory: {self.memory!r}>"
+        )
+
     @property
     def nodes(self) -> int:
         """Number of nodes when it was chosen."""
@@ -120,7 +138,7 @@ class ThresholdChoice:
 
     @property
     def largest_part(self) -> int:
-        """Number of nodes in the largest strongly connected part when it was chosen."""
+        """Number of nodes in the largest strongly connected component when it was chosen."""
         return self.chosen.largest_part
 
     @property
@@ -152,7 +170,7 @@ def choose_threshold(
     max_dist: float = 10.0,
     k: int | None = 5,
     scope: str = "neighbors",
-    episode: Any = None,
+    episode: Any = OF_THE_DATA,
     policy: str | CleanupPolicy = "first-failure",
     feature_average: float = 0.0,
     keep_observations: bool = False,
@@ -160,16 +178,19 @@ def choose_threshold(
     connected: float = 0.98,
     orders: int = 10,
     seed: int = 0,
-    progress: bool = False,
+    progress: bool = True,
 ) -> ThresholdChoice:
     """Build a memory of about `nodes` nodes: find the threshold of a criterion by node count and connectivity.
 
     The procedure is described at the top of this module. Observations are embedded once, whatever the number of tries.
-    InputError if what is asked for cannot be; a warning, and the closest memory, if it was not found.
+    InputError if what is asked for cannot be; a warning, and the closest memory, if it was not found. A `MemoryWarning`
+    says what to try if there are no edges, or if the largest strongly connected component has less than half of the
+    nodes.
 
     Args:
         distance: see `SparseGraphicalMemory`, as for every argument not listed here.
-        observations: (n, ...) the whole buffer, as the distance's `embed` takes it.
+        observations: (n, ...) the whole buffer, as the distance's `embed` takes it, or an `sgm.Experience`, whose
+            achieved goals become the attribute "achieved_goal" of the memory.
         nodes: how many nodes to aim for.
         criterion: "two-way", "incoming" and "outgoing" search for τ_a, "perceptual" for τ_p; "uniform" takes `nodes` as
             its size. "none" has nothing to choose.
@@ -181,16 +202,18 @@ def choose_threshold(
         k: successors kept for each node; None keeps all. Connectivity is that of the filtered graph.
         scope: "neighbors" or "memory".
         episode: a whole number, or (n,) of them, for edges between consecutive observations. Orders are then drawn of
-            whole episodes, each of which stays as it is; a single episode has no other order.
+            whole episodes, each of which stays as it is; a single episode has no other order. None: no such edges.
+            Left out: the episodes of the Experience; none for plain observations.
         policy: cleanup policy of the memory.
         feature_average: how far a merge moves a node's feature towards the new one; makes every try slow.
         keep_observations: keep each node's observation.
         tolerance: how far the node count may be from `nodes`, as a share of it.
-        connected: share of the nodes in one strongly connected part that is enough.
+        connected: share of the nodes in one strongly connected component that is enough.
         orders: how many orders may be visited; the first is the given one.
         seed: seed of the other orders, and of the sample that "uniform" takes.
-        progress: show a progress bar over the graphs built.
+        progress: show progress bars over the observations embedded and the graphs built.
     """
+    observations, episode, attributes, whole_episodes = unpack(observations, episode)
     total = count(observations)
     nodes = whole("nodes", nodes, 1)
     if nodes > total:
@@ -199,27 +222,44 @@ def choose_threshold(
     if distance is None:
         raise InputError("distance is None: choosing a threshold needs one, see sgm.Distance")
     memory = SparseGraphicalMemory(
-        distance, features, criterion, tau_p=None if tau_p == "auto" else tau_p, max_dist=max_dist, k=k, scope=scope,
-        policy=policy, size=nodes if name == "size" else None, seed=whole("seed", seed, 0) if name == "size" else 0,
-        feature_average=feature_average, keep_observations=keep_observations,
-    )  # fmt: skip
+        distance,
+        features,
+        criterion,
+        tau_p=None if tau_p == "auto" else tau_p,
+        max_dist=max_dist,
+        k=k,
+        scope=scope,
+        policy=policy,
+        size=nodes if name == "size" else None,
+        seed=whole("seed", seed, 0) if name == "size" else 0,
+        feature_average=feature_average,
+        keep_observations=keep_observations,
+    )
     visits = _Orders(total, as_episodes(episode, total), whole("seed", seed, 0))
     orders = min(whole("orders", orders, 1), visits.most)
     tolerance = number("tolerance", tolerance, high=1.0)
     connected = number("connected", connected, high=1.0)
-    buffer = _Buffer(distance, features, observations)
+    with progress_bar(shown=progress, total=total, desc="embed", unit="obs", leave=False) as bar:
+        buffer = _Buffer(distance, features, observations, bar)
     with progress_bar(shown=progress, desc="choose", unit="graph") as bar:
         settings = dataclasses.replace(memory.settings, keep_observations=False)
         search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar, tau_p == "auto")
         found = search.run(range(orders), connected)
     for complaint in search.complaints(found):
         warnings.warn(complaint, stacklevel=2)
+    attempt = found.attempt
+    if lost := look_at(attempt.nodes, total, found.builder.settings, attempt.edges, attempt.largest_part, asked=True):
+        warnings.warn("; ".join(lost), MemoryWarning, stacklevel=2)
     built, order = found.builder, visits.order(found.attempt.redrawn)
     stream = order[built.nodes.stream.values]
     kept = _keeping(built.nodes, np.asarray(observations)[stream]) if keep_observations else built.nodes
     settings = dataclasses.replace(built.settings, keep_observations=keep_observations)
     # The graph was built over row numbers; from here on it is a memory over the distance and features given.
     memory._set_up(distance, features, settings, memory.policy, kept, built.graph, built.log, built.tail)
+    for attribute, values in (attributes or {}).items():
+        memory.attributes[attribute] = np.asarray(values)[stream]
+    if whole_episodes and (episodes := as_episodes(episode, total)) is not None:
+        memory.attributes[ONE_STEP] = measure(distance, kept.embedding, stream, observations, episodes)
     return ThresholdChoice(
         memory, name, found.attempt.value, order, stream, found.attempt, search.tried, nodes, tolerance, visits.seed
     )
@@ -254,7 +294,7 @@ def _keeping(nodes: Nodes, observations: Any) -> Nodes:
 class _Buffer:
     """All observations, embedded once: a distance and a feature function over row numbers."""
 
-    def __init__(self, distance: Distance, features: Features | None, observations: Any) -> None:
+    def __init__(self, distance: Distance, features: Features | None, observations: Any, bar: Any) -> None:
         self.distance = distance
         embeddings: list[Floats] = []
         vectors: list[Floats] = []
@@ -263,6 +303,7 @@ class _Buffer:
             embeddings.append(embed(distance, part, embeddings[0].shape[1] if embeddings else None))
             if features is not None:
                 vectors.append(compute_features(features, part, vectors[0].shape[1] if vectors else None))
+            bar.update(len(part))
         self.embeddings = np.concatenate(embeddings)
         self.features = np.concatenate(vectors) if vectors else self.embeddings
         self.lookup = self.features.__getitem__ if vectors else None
@@ -335,9 +376,17 @@ class _Search:
     """The search for one threshold."""
 
     def __init__(
-        self, buffer: _Buffer, settings: Settings, name: str, policy: CleanupPolicy, visits: _Orders, target: int,
-        tolerance: float, bar: Any, paired: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        buffer: _Buffer,
+        settings: Settings,
+        name: str,
+        policy: CleanupPolicy,
+        visits: _Orders,
+        target: int,
+        tolerance: float,
+        bar: Any,
+        paired: bool = False,
+    ) -> None:
         self.tried: list[Attempt] = []
         self._buffer, self._settings, self._name, self._policy, self._visits = buffer, settings, name, policy, visits
         self._target, self._tolerance, self._bar, self._paired = target, tolerance, bar, paired

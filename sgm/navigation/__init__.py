@@ -1,35 +1,47 @@
 """The agent: localise, plan, follow waypoints, replan, clean up, evaluate; always over a batch of episodes at once."""
 
+from . import agents
+from .arrive import TwoWay, WithinRadius, WithinSteps, calibrate
+from .blame import LastEdge, MostDoubtful
 from .cleanup import Cleaner, CleanupReport, cleanup
+from .collect import collect
 from .evaluation import Evaluation, PolicyAgent, evaluate, paired_difference, run_episodes, wilson
 from .goals import ActiveGoals, Goals, RandomGoals
-from .navigator import Navigator
-from .odometry import OdometryNavigator
-from .tasks import evaluate_tasks, run_tasks
-from .timefilter import TimeFilter
+from .localise import BayesFilter, NearestNode, Odometry
+from .navigator import Controller, Navigator
+from .rollout import Driver, Stream
+from .route import NearestPair, RankedGoals
 from .trace import Trace
-from .visual import FrameSight, MemorySight, VisualNavigator
 
 __all__ = [
     "ActiveGoals",
+    "BayesFilter",
     "Cleaner",
     "CleanupReport",
+    "Controller",
+    "Driver",
     "Evaluation",
-    "FrameSight",
     "Goals",
-    "MemorySight",
+    "LastEdge",
+    "MostDoubtful",
     "Navigator",
-    "OdometryNavigator",
+    "NearestNode",
+    "NearestPair",
+    "Odometry",
     "PolicyAgent",
     "RandomGoals",
-    "TimeFilter",
+    "RankedGoals",
+    "Stream",
     "Trace",
-    "VisualNavigator",
+    "TwoWay",
+    "WithinRadius",
+    "WithinSteps",
+    "agents",
+    "calibrate",
     "cleanup",
+    "collect",
     "evaluate",
-    "evaluate_tasks",
     "paired_difference",
     "run_episodes",
-    "run_tasks",
     "wilson",
 ]

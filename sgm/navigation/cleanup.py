@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 
-from sgm.memory import EmptyMemory, InputError
-from sgm.memory.progress import progress_bar
+from sgm.errors import EmptyMemory, InputError
+from sgm.progress import progress_bar
 
-from .evaluation import rest
 from .goals import Goals, make_goals
 from .navigator import AT_LAST, LOST, Navigator
+from .rollout import Driver, Env
 
 EPISODE_STEPS = 600  # the authors' limit
 
@@ -47,13 +47,14 @@ class Cleaner:
     """A batch of agents that clean one memory; they go on where they were from one call of `run` to the next.
 
     An episode ends when the goal's node is reached, when there is no path, after `episode_steps`, and, as in the
-    authors' code, when the robot happens to come upon the environment's own goal.
+    authors' code, when the robot happens to come upon the environment's own goal. Where the environment begins its
+    episodes itself, a robot gets its next goal where it is.
     """
 
     def __init__(
         self,
         navigator: Navigator,
-        env: VectorEnv[Any, Any, Any],
+        env: Env,
         *,
         seed: int | Sequence[int] = 0,
         options: Mapping[str, Any] | None = None,
@@ -65,16 +66,13 @@ class Cleaner:
             raise InputError("this navigator does not clean: make it with clean=True")
         if not len(navigator.memory):
             raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
-        self.navigator = navigator
-        self.env = env
-        self.options = dict(options or {})
-        self.goals = make_goals(goals)
-        self.episode_steps = episode_steps
+        self.navigator, self.driver = navigator, Driver(env)
+        self.options, self.goals, self.episode_steps = dict(options or {}), make_goals(goals), episode_steps
         self.random = np.random.default_rng(seed)
-        self.observation, _ = env.reset(seed=int(self.random.integers(2**31)), options=self.options)
-        self.elapsed = np.zeros(env.num_envs, np.int64)
-        navigator.reset(env.num_envs)
-        self.goal_nodes = self._draw(np.ones(env.num_envs, np.bool_))
+        self.driver.begin(seeds=int(self.random.integers(2**31)), options=self.options)
+        self.elapsed = np.zeros(self.driver.num_envs, np.int64)
+        navigator.reset(self.driver.num_envs)
+        self.goal_nodes = self._draw(np.ones(self.driver.num_envs, np.bool_))
         self.steps = self.episodes = self.arrived = 0
 
     def run(self, steps: int, progress: bool = False) -> CleanupReport:
@@ -92,55 +90,66 @@ class Cleaner:
 
     def _step(self, left: int) -> int:
         """One step of all agents, or of as many as there are steps left."""
-        navigator, number = self.navigator, self.env.num_envs
-        active = np.arange(number) < left
-        goals = navigator.seen_at(self.goal_nodes)
-        seen = self.observation[navigator.senses]
-        actions = navigator.act_many(seen, goals, goal_nodes=self.goal_nodes, active=active)
+        navigator = self.navigator
+        active = np.arange(self.driver.num_envs) < left
+        goals = navigator.waypoints(self.goal_nodes)
+        actions = navigator.act_many(self.driver.observation, goals, goal_nodes=self.goal_nodes, active=active)
         done = active & ((navigator.phase == AT_LAST) | (navigator.phase == LOST))
         self.arrived += int(np.count_nonzero(active & (navigator.phase == AT_LAST)))
         moving = active & ~done
-        self.observation, _, terminated, truncated, _ = self.env.step(rest(self.env, actions, moving))
+        outcome = self.driver.step(actions, moving)
         self.elapsed[moving] += 1
         self.steps += int(np.count_nonzero(active))
-        self._begin(done | (active & (terminated | truncated | (self.elapsed >= self.episode_steps))))
+        over = outcome.terminated | outcome.truncated | outcome.lost
+        self._begin(done | (active & (over | (self.elapsed >= self.episode_steps))))
         return int(np.count_nonzero(active))
 
-    def _begin(self, ended: np.ndarray) -> None:
+    def _begin(self, ended: NDArray[np.bool_]) -> None:
         """Begin new episodes where the last one ended."""
         if not ended.any():
             return
         self.episodes += int(ended.sum())
         self.elapsed[ended] = 0
-        self.observation, _ = self.env.reset(options={**self.options, "reset_mask": ended})
+        self.driver.begin(ended, options=self.options)
         self.navigator.reset(mask=ended)
         self.goal_nodes[ended] = self._draw(ended)
 
-    def _draw(self, begun: np.ndarray) -> np.ndarray:
+    def _draw(self, begun: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Goals for the robots whose episode has just begun, from where they are."""
-        return self.goals.draw(self.navigator, self.random, self.observation[self.navigator.senses][begun])
+        seen = self.driver.observation
+        chosen = {name: values[begun] for name, values in seen.items()} if isinstance(seen, Mapping) else seen[begun]
+        return self.goals.draw(self.navigator, self.random, chosen)
 
 
 def cleanup(
     navigator: Navigator,
-    env: VectorEnv[Any, Any, Any],
+    env: Env,
     steps: int,
     *,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     goals: str | Goals = "random",
+    episode_steps: int = EPISODE_STEPS,
     progress: bool = True,
 ) -> CleanupReport:
     """Clean a memory for so many environment steps, with goals drawn from it (Sec. 4.3).
 
     Args:
-        navigator: an agent with `clean=True`; its memory's policy decides what failures mean.
-        env: a vector of goal environments with disabled autoreset; all sub-environments clean the one memory.
+        navigator: an agent; one that does not clean (`clean=False`) does so during this call. Its memory's policy
+            decides what failures mean.
+        env: any Gymnasium environment, single or vector; all sub-environments clean the one memory.
         steps: environment steps in all.
         seed: seeds starts, goals and noise.
         options: reset options, for example {"uniform": True}.
         goals: "random": any node (the paper's); "active": nodes behind doubtful edges that many plans use, see
             `ActiveGoals`; or an object with the same method `draw`.
+        episode_steps: steps after which a robot gets another goal.
         progress: show a progress bar.
     """
-    return Cleaner(navigator, env, seed=seed, options=options, goals=goals).run(steps, progress)
+    before, navigator.clean = navigator.clean, True
+    try:
+        cleaner = Cleaner(navigator, env, seed=seed, options=options, goals=goals, episode_steps=episode_steps)
+        return cleaner.run(steps, progress)
+    finally:
+        navigator.clean = before
+        navigator.reset(0)

@@ -5,21 +5,29 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
-from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from sgm.memory import InputError
-from sgm.memory.progress import progress_bar
+from sgm.errors import InputError
+from sgm.progress import progress_bar
 
 from .navigator import FOLLOWING, LOST, NOWHERE, Navigator
+from .rollout import Driver, Env, Outcome
 from .trace import Trace
 
 Bools = NDArray[np.bool_]
-REASONS = ("no path", "waypoint never reached", "time")
+Ints = NDArray[np.int64]
+FAR = "no node near the start"
+CUT_OFF = "start not connected to goal"
+STUCK = "waypoint not reached"
+TIME = "time"
+DIED = "simulator lost"
+ENOUGH = 5  # episodes without any sign of success after which to ask what success is
+REASONS = (FAR, CUT_OFF, STUCK, TIME)
 
 
 class Agent(Protocol):
@@ -35,18 +43,31 @@ class Agent(Protocol):
 
 
 class PolicyAgent:
-    """A goal-conditioned policy as an agent, without a memory."""
+    """A goal-conditioned policy as an agent, without a memory: the controller, sent straight to the goal."""
 
-    def __init__(self, policy: Any) -> None:
-        """Act with `policy(observations, goals)`."""
-        self.policy = policy
+    def __init__(self, policy: Any, acts_on: str = "observation") -> None:
+        """Act with a controller, see `Controller`, on an entry of Dict observations."""
+        self.policy, self.acts_on = policy, acts_on
+        self._before: Any = None
+        self._new = np.empty(0, np.bool_)
 
     def reset(self, episodes: int | None = None, mask: Bools | None = None) -> None:
-        """Nothing is remembered."""
+        """Forget what was seen before, in all episodes or in those of the mask."""
+        if mask is None:
+            self._before, self._new = None, np.ones(episodes or len(self._new), np.bool_)
+        else:
+            self._new[mask] = True
 
     def act_many(self, observations: Any, goals: Any, *, active: Bools | None = None) -> NDArray[Any]:
         """The policy's actions."""
-        return np.asarray(self.policy(observations, goals))
+        now = observations[self.acts_on] if isinstance(observations, Mapping) else observations
+        if not getattr(self.policy, "uses_previous", False):
+            return np.asarray(self.policy(now, goals))
+        before = np.array(now)
+        if self._before is not None:
+            before[~self._new] = self._before[~self._new]
+        self._before, self._new = np.array(now), np.zeros(len(now), np.bool_)
+        return np.asarray(self.policy(now, goals, previous=before))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,16 +77,25 @@ class Evaluation:
     Attributes:
         successes: (n,) bool, which episodes reached their goal.
         steps: (n,) int64 steps each episode took.
-        reasons: how many of the failures are due to what; see `REASONS`.
+        failures: (n,) why each episode failed, see `REASONS`; empty where it did not.
+        stuck_at: (n,) int64 the node that was not reached, where that is why; −1 elsewhere.
         seconds_per_action: wall time of choosing an action, s, averaged over the batch.
         traces: the episodes that were recorded.
     """
 
     successes: Bools
-    steps: NDArray[np.int64]
-    reasons: dict[str, int]
+    steps: Ints
+    failures: NDArray[np.str_]
+    stuck_at: Ints
     seconds_per_action: float
     traces: list[Trace] = dataclasses.field(default_factory=list)
+
+    def __repr__(self) -> str:
+        """Success, its interval, and why episodes failed."""
+        low, high = self.ci95
+        why = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items() if count)
+        shown = f"{self.successes.sum()} of {self.episodes} = {self.rate:.1%} [{low:.1%}, {high:.1%}]"
+        return f"<Evaluation: {shown}{'; failed: ' + why if why else ''}>"
 
     @property
     def episodes(self) -> int:
@@ -87,6 +117,12 @@ class Evaluation:
         """Steps to the goal, averaged over the successes; None if there are none."""
         return float(self.steps[self.successes].mean()) if self.successes.any() else None
 
+    @property
+    def reasons(self) -> dict[str, int]:
+        """How many of the failures are due to what."""
+        found = {reason: int((self.failures == reason).sum()) for reason in (*REASONS, DIED)}
+        return {reason: count for reason, count in found.items() if count or reason in REASONS}
+
     def asdict(self) -> dict[str, Any]:
         """Plain numbers, ready for JSON; without the traces."""
         return {
@@ -96,6 +132,7 @@ class Evaluation:
             "ci95": list(self.ci95),
             "mean_steps": self.mean_steps,
             "reasons": self.reasons,
+            "outcomes": "".join("01"[int(won)] for won in self.successes),
             "seconds_per_action": self.seconds_per_action,
         }
 
@@ -129,89 +166,221 @@ def paired_difference(first: Bools, second: Bools, z: float = 1.959964) -> tuple
     return float(first.mean() - second.mean()), float(max(centre - half, -1)), float(min(centre + half, 1))
 
 
+class Tasks(Protocol):
+    """Starts and goals for environments whose reset takes the options `starts` and `goals`."""
+
+    @property
+    def starts(self) -> NDArray[Any]:
+        """(n, ...) where episodes begin."""
+        ...
+
+    @property
+    def goals(self) -> NDArray[Any]:
+        """(n, ...) where they should end."""
+        ...
+
+
 def evaluate(
-    agent: Agent,
-    env: VectorEnv[Any, Any, Any],
+    agent: Agent | Any,
+    env: Env,
+    episodes: int | None = None,
     *,
-    seed: int,
+    seed: int | None = 0,
+    tasks: Tasks | None = None,
     options: Mapping[str, Any] | None = None,
+    success: Any = None,
+    max_steps: int | None = None,
     traces: int = 0,
     progress: bool = False,
 ) -> Evaluation:
-    """Run one episode in every sub-environment, all at once, to the end of the last one.
+    """Run episodes, as many at once as the environment has sub-environments, and count successes.
 
     Args:
-        agent: a `Navigator` (one that cleans is refused: evaluation must not change the memory) or a `PolicyAgent`.
-        env: a vector of goal environments with disabled autoreset and a step limit.
-        seed: seeds the starts and goals (and the noise) of the sub-environments, so that agents can be compared.
+        agent: a `Navigator` (one that cleans is refused: evaluation must not change the memory), a controller to be
+            sent straight to the goal, or another agent.
+        env: a goal environment, single or vector, in any autoreset mode: Dict observations with `observation` and
+            `desired_goal`.
+        episodes: how many; None: one for each sub-environment, or for each task.
+        seed: episode i begins with the seed `seed + i`, so that agents meet the same starts and goals whatever the
+            number of sub-environments; None: the environment goes on as it is.
+        tasks: starts and goals to give to the environment's reset.
         options: reset options, for example {"difficulty": 0.95}.
-        traces: how many episodes to record.
+        success: what counts as success, see `Driver`; by default what `info` says, otherwise `terminated`.
+        max_steps: end episodes after so many steps; None: when the environment ends them.
+        traces: how many episodes to record, the first ones.
         progress: show a progress bar.
     """
     if isinstance(agent, Navigator) and agent.clean:
         raise InputError("this navigator cleans (clean=True): evaluate with one that does not")
-    return run_episodes(agent, env, seed=seed, options=options, traces=traces, progress=progress)
+    return run_episodes(
+        agent,
+        env,
+        episodes,
+        seed=seed,
+        tasks=tasks,
+        options=options,
+        success=success,
+        max_steps=max_steps,
+        traces=traces,
+        progress=progress,
+    )
 
 
 def run_episodes(
-    agent: Agent,
-    env: VectorEnv[Any, Any, Any],
+    agent: Agent | Any,
+    env: Env,
+    episodes: int | None = None,
     *,
-    seed: int,
+    seed: int | None = 0,
+    tasks: Tasks | None = None,
     options: Mapping[str, Any] | None = None,
+    success: Any = None,
+    max_steps: int | None = None,
     traces: int = 0,
     progress: bool = False,
 ) -> Evaluation:
     """`evaluate` for an agent that may clean as it goes."""
-    observation, _ = env.reset(seed=seed, options=dict(options or {}))
-    number = env.num_envs
-    agent.reset(number)
-    active, successes = np.ones(number, np.bool_), np.zeros(number, np.bool_)
-    steps, seconds = np.zeros(number, np.int64), 0.0
-    recorded = [Trace(goal) for goal in observation["desired_goal"][:traces]]
-    with progress_bar(shown=progress, total=number, desc="evaluate", unit="episode", leave=False) as bar:
-        while active.any():
-            start = time.perf_counter()
-            seen = observation[getattr(agent, "senses", "observation")]
-            actions = agent.act_many(seen, observation["desired_goal"], active=active)
-            seconds += time.perf_counter() - start
-            note(recorded, agent, seen, int(steps.max(initial=0)), active)
-            observation, _, terminated, truncated, _ = env.step(actions)
-            steps[active] += 1
-            successes |= active & terminated
-            ended = active & (terminated | truncated)
-            active &= ~ended
-            bar.update(int(ended.sum()))
-    for number, trace in enumerate(recorded):
-        trace.success = bool(successes[number])
-    return Evaluation(successes, steps, _reasons(agent, ~successes), seconds / int(steps.sum()), recorded)
+    if not hasattr(agent, "act_many"):
+        agent = PolicyAgent(agent)
+    driver = Driver(env, success)
+    if episodes is None:
+        episodes = driver.num_envs if tasks is None else len(tasks.starts)
+    if episodes < 1 or (tasks is not None and episodes > len(tasks.starts)):
+        known = "1 or more" if tasks is None else f"1 to {len(tasks.starts)}, one for each task"
+        raise InputError(f"episodes is {episodes!r}: expected {known}")
+    run = _Run(agent, driver, int(episodes), None if tasks is not None else seed, tasks, dict(options or {}), max_steps)
+    with progress_bar(shown=progress, total=episodes, desc="evaluate", unit="episode", leave=False) as bar:
+        while run.begin_free():
+            bar.update(run.step(traces))
+    run.warn()
+    return run.result()
 
 
-def rest(env: VectorEnv[Any, Any, Any], actions: NDArray[Any], moving: Bools) -> NDArray[Any]:
-    """Nothing done where a robot does not move: −1 where actions are numbered, else what `env.rest` says, or zero."""
-    if np.issubdtype(actions.dtype, np.integer) and actions.ndim == 1:
-        return np.where(moving, actions, -1)
-    return np.where(moving[:, None], actions, getattr(env, "rest", 0.0))
+class _Run:
+    """The episodes of an evaluation: which sub-environment runs which, and what came of them."""
+
+    def __init__(
+        self,
+        agent: Agent,
+        driver: Driver,
+        episodes: int,
+        seed: int | None,
+        tasks: Tasks | None,
+        options: dict[str, Any],
+        max_steps: int | None,
+    ) -> None:
+        self.agent, self.driver, self.total = agent, driver, episodes
+        self.seed, self.tasks, self.options, self.max_steps = seed, tasks, options, max_steps
+        self.episode = np.full(driver.num_envs, NOWHERE)  # that each sub-environment runs
+        self.draining = np.zeros(driver.num_envs, np.bool_)  # counted, and not yet ended by the environment
+        self.begun, self.seconds, self.terminated = 0, 0.0, False
+        self.successes = np.zeros(episodes, np.bool_)
+        self.steps, self.stuck_at = np.zeros(episodes, np.int64), np.full(episodes, NOWHERE)
+        self.failures = np.full(episodes, "", f"U{max(map(len, (*REASONS, DIED)))}")
+        self.traces: dict[int, Trace] = {}
+        agent.reset(driver.num_envs)
+
+    def begin_free(self) -> bool:
+        """Begin episodes in sub-environments that have none; whether any is under way."""
+        free = np.flatnonzero((self.episode == NOWHERE) & ~self.draining)[: self.total - self.begun]
+        if len(free):
+            mask = np.isin(np.arange(self.driver.num_envs), free)
+            self.episode[free] = np.arange(self.begun, self.begun + len(free))
+            self.begun += len(free)
+            self.agent.reset(mask=mask)
+            self.driver.begin(mask, seeds=self._seeds(mask), options=self._options())
+            _require_goals(self.driver.observation)
+        return bool((self.episode != NOWHERE).any() or (self.draining.any() and self.begun < self.total))
+
+    def step(self, traces: int) -> int:
+        """One step of every episode; how many of them ended."""
+        active, observation = self.episode != NOWHERE, self.driver.observation
+        begin = time.perf_counter()
+        actions = self.agent.act_many(observation, observation["desired_goal"], active=active)
+        self.seconds += time.perf_counter() - begin
+        self._trace(traces, observation)
+        outcome = self.driver.step(actions, active)
+        self.steps[self.episode[outcome.taken]] += 1
+        self.terminated |= bool(outcome.terminated.any())
+        over = outcome.terminated | outcome.truncated
+        ended = outcome.success | over | outcome.lost
+        if self.max_steps is not None:
+            ended |= outcome.taken & (self.steps[np.maximum(self.episode, 0)] >= self.max_steps)
+        ended &= active
+        for row in np.flatnonzero(ended).tolist():
+            self._end(row, outcome)
+        if self.driver.begins_itself:
+            self.draining = (self.draining | ended) & ~(self.driver._over | over)
+        self.episode[ended] = NOWHERE
+        return int(ended.sum())
+
+    def result(self) -> Evaluation:
+        """What came of it."""
+        for number, trace in self.traces.items():
+            trace.success = bool(self.successes[number])
+        traces = [self.traces[number] for number in sorted(self.traces)]
+        pace = self.seconds / max(1, int(self.steps.sum()))
+        return Evaluation(self.successes, self.steps, self.failures, self.stuck_at, pace, traces)
+
+    def warn(self) -> None:
+        """Say so if nothing tells of success in this environment."""
+        told = self.terminated or self.driver.success_known or self.driver._success is not None
+        if self.total >= ENOUGH and not told:
+            warnings.warn(
+                f"none of {self.total} episodes succeeded, and nothing tells whether one could: the environment "
+                'terminated none of them, and its info has no "success" or "is_success". If it tells otherwise, give '
+                "success=, the name of an entry of info or a function of (observation, info).",
+                stacklevel=4,
+            )
+
+    def _seeds(self, mask: Bools) -> list[int | None] | None:
+        if self.seed is None:
+            return None
+        return [self.seed + int(number) if new else None for number, new in zip(self.episode, mask, strict=True)]
+
+    def _options(self) -> dict[str, Any]:
+        if self.tasks is None:
+            return self.options
+        chosen = np.maximum(self.episode, 0)
+        return {**self.options, "starts": self.tasks.starts[chosen], "goals": self.tasks.goals[chosen]}
+
+    def _end(self, row: int, outcome: Outcome) -> None:
+        number = self.episode[row]
+        self.successes[number] = outcome.success[row]
+        if outcome.lost[row]:
+            self.failures[number] = DIED
+        elif not outcome.success[row]:
+            self.failures[number], self.stuck_at[number] = _reason(self.agent, row)
+
+    def _trace(self, traces: int, observation: Any) -> None:
+        """Add a step to the traces of the first episodes."""
+        for row, number in enumerate(self.episode.tolist()):
+            if 0 <= number < traces:
+                if number not in self.traces:
+                    goal = self.tasks.goals[number] if self.tasks is not None else observation["desired_goal"][row]
+                    self.traces[number] = Trace(goal)
+                where = self.driver.info.get("pose") if self.tasks is not None else None
+                seen = observation["observation"] if where is None else where
+                self.traces[number].note(self.agent, row, int(self.steps[number]), seen[row])
 
 
-def note(traces: list[Trace], agent: Agent, observations: NDArray[Any], step: int, active: Bools) -> None:
-    """Add a step to the traces of the episodes that go on."""
-    for number, trace in enumerate(traces):
-        if not active[number]:
-            continue
-        trace.observations.append(np.array(observations[number]))
-        if isinstance(agent, Navigator):
-            following = agent.phase[number] == FOLLOWING
-            trace.waypoints.append(int(agent.waypoint[number]) if following else NOWHERE)
-            if number in agent.planned:
-                trace.plans.append((step, agent.path(number).tolist()))
-            trace.cuts += [(step, u, v) for episode, u, v in agent.blamed if episode == number]
+def _require_goals(observation: Any) -> None:
+    if not isinstance(observation, Mapping) or "desired_goal" not in observation:
+        found = f"a Dict with {', '.join(observation)}" if isinstance(observation, Mapping) else "an array"
+        raise InputError(
+            f"observations are {found}: expected a goal environment, a Dict with observation and desired_goal. A "
+            "gymnasium.ObservationWrapper can add the goal, see examples/images.py"
+        )
 
 
-def _reasons(agent: Agent, failed: Bools) -> dict[str, int]:
+def _reason(agent: Agent, row: int) -> tuple[str, int]:
+    """Why an episode failed, and the waypoint that was not reached, if that is why."""
     if not isinstance(agent, Navigator):
-        return {"time": int(failed.sum())}
-    lost = failed & (agent.phase == LOST)
-    stuck = failed & ~lost & (agent.phase == FOLLOWING) & (agent.attempts >= agent.max_steps)
-    counts = (lost.sum(), stuck.sum(), (failed & ~lost & ~stuck).sum())
-    return {reason: int(count) for reason, count in zip(REASONS, counts, strict=True)}
+        return TIME, NOWHERE
+    if agent.far_from_nodes[row]:
+        return FAR, NOWHERE
+    if agent.phase[row] == LOST or agent.passed_over[row]:
+        return CUT_OFF, NOWHERE
+    if agent.phase[row] == FOLLOWING and (agent.given_up[row] or agent.attempts[row] >= agent.max_steps):
+        return STUCK, int(agent.waypoint[row])
+    return TIME, NOWHERE

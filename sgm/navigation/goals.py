@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -10,13 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from sgm.memory import InputError, NoPath
 from sgm.memory.settings import whole
 
-from .navigator import FOLLOWING, NOWHERE, Ints, Navigator
+from .localise import Ints
+from .navigator import FOLLOWING, NOWHERE, Navigator
 
 Floats = NDArray[np.float64]
 
 TREE_NODES = 1 << 21  # in all trees of a survey together, at most: bounds its time and memory on large graphs
 CLAIMED = 1e-3  # of its worth is what an edge on one robot's plan is worth to the others
 LEAST = 1e-100  # worth that is not made less by claims, so that it does not vanish where many robots share few edges
+
+
+def count(observations: Any) -> int:
+    """How many robots these observations, an array or a dict of arrays, are of."""
+    return len(next(iter(observations.values())) if isinstance(observations, Mapping) else observations)
 
 
 class Goals(Protocol):
@@ -32,7 +39,7 @@ class RandomGoals:
 
     def draw(self, navigator: Navigator, random: np.random.Generator, observations: Any) -> Ints:
         """One node for each robot, wherever it is."""
-        return random.integers(len(navigator.memory), size=len(observations))
+        return random.integers(len(navigator.memory), size=count(observations))
 
 
 class ActiveGoals:
@@ -106,7 +113,7 @@ class Survey:
 
     def __init__(self, navigator: Navigator, random: np.random.Generator, candidates: int) -> None:
         """Survey the memory of `navigator`, whose robots under way keep what is on their plans."""
-        self.memory, self.by, self.max_steps = navigator.memory, navigator.by, navigator.max_steps
+        self.memory, self.by, self.max_steps = navigator.memory, navigator.router.by, navigator.max_steps
         nodes = len(self.memory)
         self.edges = self.memory.edges()
         self._keys = self.edges.source * nodes + self.edges.target

@@ -1,167 +1,255 @@
-"""The agent, for one or many episodes at once."""
+"""The agent, for one or many episodes at once, composed of a localiser, an arrival test, a router and blame."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.memory import InputError, NoPath, SparseGraphicalMemory
+from sgm.errors import InputError
+from sgm.memory import Distance, SparseGraphicalMemory
 
-Controller = Callable[[Any, Any], NDArray[Any]]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from .arrive import ARRIVALS, TwoWay, WithinRadius, WithinSteps, calibrate
+from .blame import BLAMES, LastEdge
+from .localise import LOCALISERS, Bools, Ints, NearestNode, Odometry
+from .route import NOWHERE, ROUTERS, NearestPair
 
+Look = Callable[[Ints], NDArray[Any]]
 FRESH, FOLLOWING, AT_LAST, LOST = range(4)  # to be planned; going to a waypoint; all waypoints reached; no path
-NOWHERE = -1
+GOAL = "achieved_goal"  # the node attribute, and the entry of observations, that is in goal space
+
+
+class Controller(Protocol):
+    """Short-range control: from where a robot is to a target nearby.
+
+    A controller with `uses_previous = True` is also given what was seen a step before, as `previous`.
+    """
+
+    def __call__(self, observations: Any, targets: Any, /) -> NDArray[Any]:
+        """(n, ...) observations and (n, ...) targets, in goal space, to (n, ...) actions."""
+        ...
 
 
 class Navigator:
     """Follows plans through a memory with a controller that is good for short distances only.
 
-    Each episode has a waypoint it is going to and, unless that is the first one, the node before it. A waypoint that
-    is reached is followed by the next one on the way to the goal's node; after the last one the agent heads for the
-    goal itself. A waypoint that is not reached within `max_steps` is given up: with `clean` the edge that led to it is
-    blamed (`memory.record`), and with `clean` or `replan` the agent localises itself anew and plans again.
+    Each episode has a waypoint it is going to and, unless that is the first one, the node before it. A waypoint that is
+    reached is followed by the next one on the way to the goal's node; after the last one the agent heads for the goal
+    itself. A waypoint that is not reached within `max_steps` is given up: with `clean` the edge that led to it is
+    blamed (`memory.record`), and with `clean` or `replan` the agent localises itself anew and plans again. A goal that
+    changes during an episode is planned for at once.
 
-    Follows the authors' released code, with these differences: the next waypoint is looked up when the last one is
-    reached, so edges that other episodes have removed meanwhile are never followed; successes are recorded too (the
-    paper's rule ignores them); after the last waypoint the agent goes for the goal without comparing ways.
+    Four parts decide how, each by name or as an object with settings of its own; `sgm.navigation.agents` has the
+    combinations of SoRB, SGM, SPTM, ConSPTM and ours.
+
+    Differences from the authors' released code: successes are recorded too (the paper's rule ignores them); after the
+    last waypoint the agent goes for the goal without comparing ways; `replan` is on unless it is switched off.
 
     Attributes:
-        senses: which entry of an environment's observations it acts on.
+        phase: (n,) what each episode is doing: FRESH, FOLLOWING, AT_LAST or LOST.
+        waypoint: (n,) node each episode is going to; −1: none.
+        previous: (n,) node before the waypoint; −1: the waypoint is the first one.
+        start_node: (n,) node the plan begins at.
+        goal_node: (n,) node the plan ends at.
+        attempts: (n,) steps spent on the waypoint.
+        given_up: (n,) waypoints given up in this episode.
+        planned: episodes that made a plan in the last call.
+        blamed: (episode, u, v) of the edges blamed in the last call.
     """
-
-    senses = "observation"
 
     def __init__(
         self,
         memory: SparseGraphicalMemory,
-        controller: Controller,
+        controller: Controller | Callable[..., NDArray[Any]],
         *,
+        localiser: str | NearestNode = "nearest",
+        arrival: str | TwoWay | WithinSteps | WithinRadius = "two-way",
+        router: str | NearestPair = "nearest",
+        blame: str | LastEdge = "last",
         max_steps: int | None = None,
-        reached: str = "two-way",
-        cutoff: float = 1.0,
-        by: str = "distance",
-        within: float | None = math.inf,
-        candidates: str = "nearest",
-        hopping: bool = False,
+        cutoff: float | str | None = None,
         clean: bool = False,
-        replan: bool = False,
+        replan: bool = True,
+        hopping: bool = False,
+        distance: Distance | None = None,
+        look: Look | None = None,
+        goal_key: str = "observation",
+        acts_on: str = "observation",
+        target: str | None = None,
+        turn: int | None = None,
+        confident: float = 2.0,
+        patience: int = 8,
     ) -> None:
         """Make an agent.
 
         Args:
             memory: where to plan.
-            controller: (n, ...) observations and (n, ...) goals to (n, ...) actions.
-            max_steps: MaxSteps, the steps given to a waypoint; None: 3 × MaxDist, as in the authors' code.
-            reached: when a waypoint w is reached: "two-way": ‖d(s, ·) − d(w, ·)‖∞ < cutoff over the memory (SGM);
-                "distance": d(s, w) < MaxDist (SoRB).
-            cutoff: ActingCutoff, the threshold of the two-way test, steps.
-            by: plan by "distance" or by "hops".
-            within: how far start and goal may be attached, see `SparseGraphicalMemory.plan`.
-            candidates: what they are attached to: the "nearest" nodes (SGM) or "all" within reach (SoRB), see
-                `SparseGraphicalMemory.attach`.
-            hopping: go for the goal as soon as it is within MaxDist, waypoints or not (SoRB).
+            controller: (n, ...) observations and (n, ...) targets to (n, ...) actions, see `Controller`.
+            localiser: where robots are: "nearest" (the node nearest to what is seen now), "filter" (`BayesFilter`, all
+                that was seen in the episode) or "odometry" (`Odometry`).
+            arrival: when a waypoint is reached: "two-way" (SGM), "distance" (`WithinSteps`) or "radius"
+                (`WithinRadius`).
+            router: "nearest" (`NearestPair`, the paper's) or "ranked" (`RankedGoals`).
+            blame: which edge a failure counts against: the "last" one (the paper's) or the most "doubtful" one.
+            max_steps: MaxSteps, the steps given to a waypoint; None: 3 × MaxDist, as in the authors' code, and the
+                cutoff that a waypoint may be short of.
+            cutoff: of an arrival test that is given by name, steps; None: "auto", see `calibrate`.
             clean: blame the edge that led to a waypoint that was not reached, then plan again.
             replan: plan again after a waypoint was not reached, and leave the memory as it is.
+            hopping: go for the goal as soon as it is within MaxDist, waypoints or not (SoRB).
+            distance: what the agent localises itself with; None: the memory's own.
+            look: (m,) rows of the batch to (m, ...) images of what these robots see now, for odometry.
+            goal_key: the entry of Dict observations that the distance sees: "observation", or "achieved_goal" where
+                the memory was built over achieved goals.
+            acts_on: the entry of Dict observations that the controller acts on.
+            target: the node attribute that the controller is sent to; None: "achieved_goal" if the memory has it,
+                else the nodes' observations, or their embeddings.
+            turn: the action that turns a robot round; while no node is within `confident` steps, the robot looks round
+                before it plans. None: it plans at once.
+            confident: steps within which the nearest node tells where the robot is.
+            patience: steps after which it plans all the same.
         """
-        if reached not in ("two-way", "distance"):
-            raise InputError(f"reached is {reached!r}: expected 'two-way' or 'distance'")
-        if by not in ("distance", "hops"):
-            raise InputError(f"by is {by!r}: expected 'distance' or 'hops'")
-        if candidates not in ("nearest", "all"):
-            raise InputError(f"candidates is {candidates!r}: expected 'nearest' or 'all'")
-        if not cutoff > 0:
-            raise InputError(f"cutoff is {cutoff!r}: expected a number of steps over 0")
         if max_steps is not None and max_steps < 1:
             raise InputError(f"max_steps is {max_steps!r}: expected a number of steps, 1 or more")
-        self.memory = memory
-        self.controller = controller
-        self.max_steps = max(1, round(3 * memory.settings.max_dist)) if max_steps is None else max_steps
-        self.test = reached
-        self.cutoff = cutoff
-        self.by = by
-        self.within = within
-        self.candidates = candidates
-        self.hopping = hopping
-        self.clean = clean
-        self.replan = replan
+        self.memory, self.controller, self.distance, self.look = memory, controller, distance, look
+        self.goal_key, self.acts_on, self.target = goal_key, acts_on, target
+        self.clean, self.replan, self.hopping = clean, replan, hopping
+        self.turn, self.confident, self.patience = turn, confident, patience
+        self.localiser: NearestNode = _part("localiser", localiser, LOCALISERS)
+        self.arrival: Any = _part("arrival", arrival, ARRIVALS)
+        self.router: NearestPair = _part("router", router, ROUTERS)
+        self.blame: LastEdge = _part("blame", blame, BLAMES)
+        if cutoff is not None:
+            if not isinstance(arrival, str) or not hasattr(self.arrival, "cutoff"):
+                raise InputError("cutoff goes with arrival='two-way' or 'distance'; an arrival object has its own")
+            self.arrival.cutoff = cutoff
+        for part in (self.localiser, self.arrival, self.router, self.blame):
+            part.bind(self)
+        limit = getattr(self.arrival, "limit", 0.0) if max_steps is None else 0.0
+        self.max_steps = max(1, round(3 * memory.settings.max_dist + limit)) if max_steps is None else max_steps
+        self._targets, self._size = self._node_targets(), len(memory)
+        self.acted_on: Any = None
         self.phase = np.empty(0, np.int64)
         self.reset(0)
+
+    # -- episodes ------------------------------------------------------------------------------------------------
 
     def reset(self, episodes: int | None = None, mask: Bools | None = None) -> None:
         """Forget everything for `episodes` new episodes, or only for those of `mask`."""
         if mask is None:
             number = len(self.phase) if episodes is None else episodes
             self.phase = np.full(number, FRESH)
-            self.waypoint = np.full(number, NOWHERE)
-            self.previous = np.full(number, NOWHERE)
-            self.start_node = np.full(number, NOWHERE)
-            self.goal_node = np.full(number, NOWHERE)
-            self.attempts = np.zeros(number, np.int64)
-            self.given_up = np.zeros(number, np.int64)
+            self.waypoint, self.previous, self.start_node, self.goal_node = np.full((4, number), NOWHERE)
+            self.attempts, self.given_up, self._turned = np.zeros((3, number), np.int64)
+            self.passed_over, self.far_from_nodes = np.zeros((2, number), np.bool_)
+            self._before: Any = None
+            self._new = np.ones(number, np.bool_)
+            self._goals: Any = None
+            for part in (self.localiser, self.router, self.blame):
+                part.reset(number)
         else:
-            self.phase[mask] = FRESH
-            self.given_up[mask] = 0
-        self.planned: list[int] = []  # episodes that made a plan in the last call
-        self.blamed: list[tuple[int, int, int]] = []  # (episode, u, v) of the edges blamed in the last call
+            self._forget(mask)
+        self.planned: list[int] = []
+        self.blamed: list[tuple[int, int, int]] = []
+
+    def _forget(self, mask: Bools) -> None:
+        self.phase[mask] = FRESH
+        self.given_up[mask] = self._turned[mask] = 0
+        self._new[mask] = True
+        self.localiser.forget(mask)
+        for episode in np.flatnonzero(mask).tolist():
+            self.router.forget(episode)
+            self.blame.forget(episode)
+
+    # -- acting --------------------------------------------------------------------------------------------------
 
     def act(self, observation: Any, goal: Any) -> NDArray[Any]:
-        """The action of one robot: observation and goal as the environment gives them.
-
-        The goal must stay the same during an episode; `reset(1)` begins a new one.
-        """
+        """The action of one robot: observation and goal as the environment gives them; `reset(1)` begins an episode."""
         if len(self.phase) != 1:
             self.reset(1)
-        return self.act_many(np.asarray(observation)[None], np.asarray(goal)[None])[0]
+        if isinstance(observation, Mapping):
+            batch: Any = {name: np.asarray(value)[None] for name, value in observation.items()}
+        else:
+            batch = np.asarray(observation)[None]
+        return self.act_many(batch, np.asarray(goal)[None])[0]
 
     def act_many(
         self, observations: Any, goals: Any, *, goal_nodes: ArrayLike | None = None, active: Bools | None = None
     ) -> NDArray[Any]:
-        """The actions of many robots: (n, ...) observations and (n, ...) goals to (n, ...) actions.
+        """The actions of many robots: (n, ...) observations, or a dict of them, and (n, ...) goals to (n, ...) actions.
 
         Args:
             observations: what each robot sees.
-            goals: where each should go; must stay the same during an episode.
+            goals: where each should go, in goal space.
             goal_nodes: (n,) node ids of the goals, if they are nodes of the memory: saves localising them.
             active: (n,) whose action matters; the others are left alone.
         """
-        number = len(observations)
+        by_name = isinstance(observations, Mapping)
+        self.acted_on = observations[self.acts_on] if by_name else observations
+        seen = observations[self.goal_key] if by_name and not isinstance(self.localiser, Odometry) else self.acted_on
+        number = len(self.acted_on)
         if len(self.phase) != number:
             self.reset(number)
         active = np.ones(number, np.bool_) if active is None else active
         self.planned, self.blamed = [], []
-        embedding = self.memory.embed(observations)
+        if len(self.memory) != self._size:  # it has grown since
+            self._targets, self._size = self._node_targets(), len(self.memory)
+            self.localiser.refresh()
+        nodes = None if goal_nodes is None else np.asarray(goal_nodes)
+        if nodes is None:
+            self._require_comparable(seen, goals)
+        self._notice_new_goals(goals if nodes is None else nodes, active)
+        self.localiser.see(seen, active)
+        self.router.visit(active)
         self._give_up(active)
-        self._plan(active & (self.phase == FRESH), embedding, goals, goal_nodes)
-        self._advance(active & (self.phase == FOLLOWING), embedding)
-        # An edge on the way may be gone by now; then there is another way, or the robot localises itself anew.
-        self._plan(active & (self.phase == FRESH), embedding, goals, goal_nodes)
-        targets, direct = self._targets(goals, active, embedding)
-        # Steps towards the goal say nothing about the edge to the waypoint.
-        self.attempts[active & ~direct] += 1
-        return self.controller(observations, targets)
+        turning = self._look_round(active & (self.phase == FRESH))
+        self._plan(active & ~turning & (self.phase == FRESH), goals, nodes)
+        self._advance(active & (self.phase == FOLLOWING))
+        if self.router.live:
+            # An edge on the way may be gone by now; then there is another way, or the robot localises itself anew.
+            self._plan(active & (self.phase == FRESH), goals, nodes)
+        return self._act(goals, active, turning)
 
-    def seen_at(self, nodes: Ints) -> NDArray[Any]:
-        """What a controller is sent to for (n,) nodes."""
-        return self.memory.waypoints(nodes)
+    def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
+        """What the controller is sent to for (n,) nodes, in goal space."""
+        if self._targets is None:
+            return self.memory.waypoints(nodes)
+        return np.array(self._targets[np.asarray(nodes)])
 
     def locate(self, observations: Any) -> Ints:
         """The nodes, (n,), nearest to where these (n, ...) observations are made."""
-        return self.memory.localise(observations).node
+        if isinstance(observations, Mapping):
+            observations = observations[self.acts_on if isinstance(self.localiser, Odometry) else self.goal_key]
+        return self.localiser.nearest(observations)
 
     def path(self, episode: int) -> Ints:
-        """The nodes of an episode's plan on the graph as it stands, from the first to the goal's; empty without one."""
-        if self.phase[episode] in (FRESH, LOST):
-            return np.empty(0, np.int64)
-        try:
-            return self.memory.plan_nodes(self.start_node[episode], self.goal_node[episode], by=self.by).nodes
-        except NoPath:
-            return np.empty(0, np.int64)
+        """The nodes of an episode's plan, from the first to the goal's; empty without one."""
+        return np.empty(0, np.int64) if self.phase[episode] in (FRESH, LOST) else self.router.path(episode)
+
+    def _require_comparable(self, seen: Any, goals: Any) -> None:
+        """InputError if goals are no observations and the distance cannot embed them either."""
+        embeds = getattr(self.distance or self.memory.distance, "embed_goal", None) is not None
+        if embeds or isinstance(self.localiser, Odometry) or np.shape(seen)[1:] == np.shape(goals)[1:]:
+            return
+        raise InputError(
+            f"observations have shape {np.shape(seen)[1:]} and goals {np.shape(goals)[1:]}: give the distance a method "
+            "embed_goal(goals), or build the memory over achieved goals and make the Navigator with "
+            "goal_key='achieved_goal'"
+        )
+
+    # -- parts of a step -----------------------------------------------------------------------------------------
+
+    def _notice_new_goals(self, goals: Any, active: Bools) -> None:
+        """Plan anew where the goal is not the one of the last step."""
+        goals = np.asarray(goals)
+        if self._goals is not None and self._goals.shape == goals.shape:
+            unlike = (self._goals != goals) & ~((self._goals != self._goals) & (goals != goals))  # NaN is like NaN
+            changed = unlike.reshape(len(goals), -1).any(axis=1) & active & ~self._new
+            if changed.any():
+                self._forget(changed)
+        self._goals = goals.copy()
 
     def _give_up(self, active: Bools) -> None:
         """Blame and plan anew where a waypoint was not reached in time."""
@@ -169,74 +257,193 @@ class Navigator:
             return
         late = active & (self.phase != FRESH) & (self.attempts >= self.max_steps)
         self.given_up[late] += 1
-        blamed = np.flatnonzero(late & (self.phase == FOLLOWING) & (self.previous != NOWHERE))
-        if self.clean and len(blamed):
-            ends = self.previous[blamed], self.waypoint[blamed]
-            self.memory.record_many(*ends, np.zeros(len(blamed), np.bool_))
-            self.blamed = list(zip(blamed.tolist(), *(end.tolist() for end in ends), strict=True))
+        failed: list[tuple[int, int]] = []
+        for episode in np.flatnonzero(late).tolist():
+            if self.phase[episode] == FOLLOWING and self.previous[episode] != NOWHERE:
+                edge = int(self.previous[episode]), int(self.waypoint[episode])
+                self.router.failed(episode, edge)
+                if self.clean:
+                    edge = self.blame.culprit(episode, edge)
+                    failed.append(edge)
+                    self.blamed.append((episode, *edge))
+            elif self.phase[episode] == AT_LAST:
+                self.router.failed(episode, None)
+            self.blame.forget(episode)
+        self._record(failed, False)
         self.phase[late] = FRESH
 
-    def _plan(self, fresh: Bools, embedding: NDArray[np.float32], goals: Any, goal_nodes: ArrayLike | None) -> None:
+    def _look_round(self, fresh: Bools) -> Bools:
+        """Who looks round before planning."""
+        turning = np.zeros(len(fresh), np.bool_)
+        if self.turn is None or not fresh.any():
+            return turning
+        unsure = self.localiser.to_nodes(np.flatnonzero(fresh)).min(axis=1) > self.confident
+        turning[fresh] = unsure & (self._turned[fresh] < self.patience)
+        self._turned[turning] += 1
+        self._turned[fresh & ~turning] = 0
+        return turning
+
+    def _plan(self, fresh: Bools, goals: Any, goal_nodes: Ints | None) -> None:
         """Localise and plan where that is due."""
-        chosen = np.flatnonzero(fresh)
-        if not len(chosen):
+        rows = np.flatnonzero(fresh)
+        if not len(rows):
             return
-        to_nodes = self.memory.steps_to_nodes(embedding[chosen], embedded=True)
-        ends = self._goal_rows(chosen, goals) if goal_nodes is None else np.asarray(goal_nodes)[chosen]
-        first, last = self.memory.attach(to_nodes, ends, by=self.by, within=self.within, candidates=self.candidates)
-        self.waypoint[chosen] = self.start_node[chosen] = first
-        self.goal_node[chosen] = last
-        self.planned += chosen[first != NOWHERE].tolist()
-        self.previous[chosen] = NOWHERE
-        self.attempts[chosen] = 0
-        self.phase[chosen] = np.where(first == NOWHERE, LOST, FOLLOWING)
+        self.passed_over[rows] = False
+        start, goal = self.router.plan(rows, goals, goal_nodes)
+        self.far_from_nodes[rows] = self.localiser.to_nodes(rows).min(axis=1) > self.memory.settings.max_dist
+        self.waypoint[rows] = self.start_node[rows] = start
+        self.goal_node[rows] = goal
+        self.planned += rows[start != NOWHERE].tolist()
+        self.previous[rows] = NOWHERE
+        self.attempts[rows] = 0
+        self.phase[rows] = np.where(start == NOWHERE, LOST, FOLLOWING)
 
-    def _goal_rows(self, chosen: Ints, goals: Any) -> NDArray[np.float32]:
-        """(m, V) steps from every node to the goals of these episodes."""
-        return self.memory.steps_from_nodes(np.asarray(goals)[chosen])
-
-    def _advance(self, following: Bools, embedding: NDArray[np.float32]) -> None:
-        """Go on to the next waypoint where this one is reached."""
-        chosen = np.flatnonzero(following)
-        if not len(chosen):
+    def _advance(self, following: Bools) -> None:
+        """Go on to the next waypoint where this one, or one behind it, is reached."""
+        rows = np.flatnonzero(following)
+        if not len(rows):
             return
-        arrived = chosen[self._reached(embedding[chosen], self.waypoint[chosen])]
-        if not len(arrived):
+        hits = self.arrival(rows, self.router.coming(rows))
+        rows, hits = rows[hits.any(axis=1)], hits[hits.any(axis=1)]
+        if not len(rows):
             return
-        if self.clean:
-            known = arrived[self.previous[arrived] != NOWHERE]
-            if len(known):
-                self.memory.record_many(self.previous[known], self.waypoint[known], np.ones(len(known), np.bool_))
-        here = self.waypoint[arrived]
-        following_node = self.memory.next_nodes(here, self.goal_node[arrived], by=self.by)
-        last, cut_off = here == self.goal_node[arrived], following_node == NOWHERE
-        self.attempts[arrived] = 0
-        self.phase[arrived] = np.where(last, AT_LAST, np.where(cut_off, FRESH, FOLLOWING))
-        moves = arrived[~last & ~cut_off]
-        self.previous[moves] = self.waypoint[moves]
-        self.waypoint[moves] = following_node[~last & ~cut_off]
+        passed, worked, last = np.ones(len(rows), np.int64), list[tuple[int, int]](), np.zeros(len(rows), np.bool_)
+        for number, episode in enumerate(rows.tolist()):
+            path, first = self._rest_of_path(episode)
+            mine = hits[number, : len(path) - first].tolist()
+            passed[number] = 1 + max(place for place, hit in enumerate(mine) if hit)
+            last[number] = path[first + passed[number] - 1] == self.goal_node[episode]
+            hit = mine[: passed[number]]
+            worked += self.blame.passed(episode, path, first, hit, bool(last[number]))
+        self._record(worked, True)
+        self._move_on(rows, passed, last)
 
-    def _reached(self, embedding: NDArray[np.float32], waypoints: Ints) -> Bools:
-        if self.test == "distance":
-            steps = self.memory.steps_to(embedding, waypoints)
-            return steps < self.memory.settings.max_dist
-        return self.memory.reached(embedding, waypoints, self.cutoff, embedded=True)
+    def _rest_of_path(self, episode: int) -> tuple[Ints, int]:
+        """The path that is being followed, and the place of the waypoint on it."""
+        if self.router.live:
+            known = [node for node in (self.previous[episode], self.waypoint[episode]) if node != NOWHERE]
+            return np.array(known), len(known) - 1
+        return self.router.paths[episode], int(self.router.place[episode])  # type: ignore[attr-defined]
 
-    def _targets(self, goals: Any, active: Bools, embedding: NDArray[np.float32]) -> tuple[NDArray[Any], Bools]:
-        """What each robot is sent to now, and which of them hop straight to the goal."""
+    def _move_on(self, rows: Ints, passed: Ints, last: Bools) -> None:
+        """Make the next node on the way the waypoint; an episode whose way is cut off plans anew."""
+        self.attempts[rows] = 0
+        self.phase[rows[last]] = AT_LAST
+        rows, passed = rows[~last], passed[~last]
+        if not len(rows):
+            return
+        reached = self.router.coming(rows)[np.arange(len(rows)), passed - 1]
+        following = self.router.next(rows, passed)
+        cut_off = following == NOWHERE
+        self.phase[rows[cut_off]] = FRESH
+        moves = rows[~cut_off]
+        self.previous[moves], self.waypoint[moves] = reached[~cut_off], following[~cut_off]
+        if self.clean and self.plans_around_removed:
+            gone = [episode for episode in moves.tolist() if self._is_gone(episode)]
+            self.phase[gone] = FRESH
+
+    @property
+    def plans_around_removed(self) -> bool:
+        """Whether an episode that follows a path looks out for edges that others have removed from it meanwhile."""
+        return isinstance(self.localiser, Odometry)
+
+    def _is_gone(self, episode: int) -> bool:
+        edge = int(self.previous[episode]), int(self.waypoint[episode])
+        return self.memory.evidence(*edge).removed_at is not None
+
+    def _record(self, edges: list[tuple[int, int]], reached: bool) -> None:
+        if self.clean and edges:
+            source, target = np.array(edges).T
+            self.memory.record_many(source, target, np.full(len(edges), reached))
+
+    # -- what the controller is told -----------------------------------------------------------------------------
+
+    def _act(self, goals: Any, active: Bools, turning: Bools) -> NDArray[Any]:
+        """Send each robot to its waypoint or goal."""
+        rows = np.flatnonzero(active)
+        targets, direct = self._positions(active) if isinstance(self.localiser, Odometry) else self._aims(goals, active)
+        # Steps towards the goal say nothing about the edge to the waypoint.
+        self.attempts[active & ~direct] += 1
+        chosen = self._call_controller(rows, targets)
+        actions = np.zeros((len(active), *np.shape(chosen)[1:]), np.asarray(chosen).dtype)
+        actions[rows] = chosen
+        if self.turn is not None:
+            actions[turning] = self.turn
+        self._new[rows] = False
+        return actions
+
+    def _call_controller(self, rows: Ints, targets: NDArray[Any]) -> Any:
+        now = self.acted_on
+        if not getattr(self.controller, "uses_previous", False):
+            return self.controller(now[rows], targets[rows])
+        before = np.array(now)
+        if self._before is not None:
+            before[~self._new] = self._before[~self._new]
+        self._before = np.array(now)
+        return self.controller(now[rows], targets[rows], previous=before[rows])  # type: ignore[call-arg]
+
+    def _aims(self, goals: Any, active: Bools) -> tuple[NDArray[Any], Bools]:
+        """(n, ...) what each robot is sent to now, and which of them hop straight to the goal."""
         chosen = np.flatnonzero(active & (self.phase == FOLLOWING))
         direct = np.zeros(len(active), np.bool_)
         if self.hopping and len(chosen):
-            goal_embedding = self.memory.embed(np.asarray(goals)[chosen])
-            near = self.memory.steps(embedding[chosen], goal_embedding, embedded=True) < self.memory.settings.max_dist
+            embed = getattr(self.memory.distance, "embed_goal", self.memory.embed)
+            vectors = self.localiser.vectors(chosen)
+            steps = self.memory.steps(vectors, embed(np.asarray(goals)[chosen]), embedded=True)
+            near = steps < self.memory.settings.max_dist
             direct[chosen[near]] = True
             chosen = chosen[~near]
-        waypoints = self.memory.waypoints(self.waypoint[chosen])
+        waypoints = self.waypoints(self.waypoint[chosen])
         if waypoints.shape[1:] != np.shape(goals)[1:]:
             raise InputError(
                 f"waypoints have shape {waypoints.shape[1:]} and goals {np.shape(goals)[1:]}, but the controller takes "
-                "both: make the memory with keep_observations=True, so that waypoints are observations"
+                "both: build the memory from an Experience with achieved goals (sgm.collect), or make it with "
+                "keep_observations=True where observations are goals"
             )
-        targets = np.array(goals, np.result_type(np.asarray(goals), waypoints))
-        targets[chosen] = waypoints
-        return targets, direct
+        aims = np.array(goals, np.result_type(np.asarray(goals), waypoints))
+        aims[chosen] = waypoints
+        return aims, direct
+
+    def _positions(self, active: Bools) -> tuple[NDArray[Any], Bools]:
+        """(n, p) where odometry should lead: a goal has none, so its node's has to do. A lost robot stays."""
+        assert isinstance(self.localiser, Odometry)
+        places = self.localiser.places
+        aims = places[np.where(self.phase == AT_LAST, self.goal_node, np.maximum(self.waypoint, 0))]
+        here = np.asarray(self.acted_on)[:, : aims.shape[1]]
+        stays = (self.phase == LOST)[:, None]
+        return np.where(stays, here, aims), np.zeros(len(active), np.bool_)
+
+    def _node_targets(self) -> NDArray[Any] | None:
+        name = self.target or (GOAL if GOAL in self.memory.attributes else None)
+        if name is None:
+            return None
+        if name not in self.memory.attributes:
+            raise InputError(f"the memory has no attribute {name!r} to send the controller to")
+        return np.asarray(self.memory.attributes[name])
+
+    # -- a folder ------------------------------------------------------------------------------------------------
+
+    def save(self, folder: Any) -> None:
+        """Write memory, networks and settings to a folder; see `sgm.navigation.folder`."""
+        from .folder import save
+
+        save(self, folder)
+
+    @classmethod
+    def load(cls, folder: Any, **given: Any) -> Navigator:
+        """The agent of a folder; `given` takes the place of what the folder cannot hold, see `save`."""
+        from .folder import load
+
+        return load(cls, folder, **given)
+
+
+def _part(name: str, given: Any, known: Mapping[str, Any]) -> Any:
+    if isinstance(given, str) and given in known:
+        return known[given]()
+    if isinstance(given, (str, type)) or not hasattr(given, "bind"):
+        objects = ", ".join(kind.__name__ for kind in known.values())
+        raise InputError(f"{name} is {given!r}: expected {', '.join(map(repr, known))}, or an object: {objects}")
+    return given
+
+
+__all__ = ["AT_LAST", "FOLLOWING", "FRESH", "GOAL", "LOST", "NOWHERE", "Controller", "Navigator", "calibrate"]

@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .navigator import FOLLOWING, NOWHERE, Navigator
+
 
 @dataclasses.dataclass
 class Trace:
     """One episode, step by step.
 
     Attributes:
-        goal: the goal as an observation.
-        observations: one for each step.
+        goal: the goal, as an observation or as a pose.
+        observations: one for each step, or where the robot was.
         waypoints: the node the robot was sent to at each step; −1: the goal itself.
         plans: (step, nodes) for every plan that was made.
         cuts: (step, u, v) for every edge that was blamed.
@@ -28,6 +30,16 @@ class Trace:
     plans: list[tuple[int, list[int]]] = dataclasses.field(default_factory=list)
     cuts: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)
     success: bool = False
+
+    def note(self, agent: Any, row: int, step: int, seen: NDArray[Any]) -> None:
+        """Add a step: what the agent, whose episode is in this row of the batch, sees and does."""
+        self.observations.append(np.array(seen))
+        if isinstance(agent, Navigator):
+            following = agent.phase[row] == FOLLOWING
+            self.waypoints.append(int(agent.waypoint[row]) if following else NOWHERE)
+            if row in agent.planned:
+                self.plans.append((step, agent.path(row).tolist()))
+            self.cuts += [(step, u, v) for episode, u, v in agent.blamed if episode == row]
 
     def asdict(self) -> dict[str, Any]:
         """Plain lists and numbers, ready for JSON."""

@@ -148,7 +148,7 @@ class TestFiles:
     def test_a_file_of_the_right_format_without_weights_is_refused(self, tmp_path, run):
         import torch
 
-        from sgm.distances.sorb import write_tensors
+        from sgm.learning.tensors import write_tensors
 
         path = tmp_path / "weights.safetensors"
         facts = {"format": "sgm-baseline-1", **({} if run is None else {"run": run})}
@@ -200,6 +200,6 @@ class TestWithoutStableBaselines3:
                 attempt()
 
     def test_importing_the_module_imports_no_framework(self):
-        probe = "import sys, sgm.benchmarks.baselines; print({'torch', 'stable_baselines3'} & set(sys.modules))"
+        probe = "import sys, sgm.benchmarks.point.baselines; print({'torch', 'stable_baselines3'} & set(sys.modules))"
         done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
         assert done.stdout.strip() == "set()"

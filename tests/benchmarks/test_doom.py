@@ -49,14 +49,17 @@ def test_every_method_and_phase_has_a_row(folder):
 
 def test_the_folder_holds_what_the_figures_need(folder, wad):
     page = (folder / "report.html").read_text()
-    assert "</html>" in page and "was not drawn" not in page
+    assert "</html>" in page and "Not drawn" not in page
     lengths = np.load(folder / "seed0" / "lengths.npz")
     assert set(lengths) == {"dense", "two-way", "filtered", "cleaned", "ours"}
-    pictures = np.load(folder / "seed0" / "pictures.npz")
-    assert pictures["reference"].shape == (60, 80, 3) and len(pictures["steps"]) == len(pictures["steps_window"]) == 610
+    images = np.load(folder / "seed0" / "images.npz")
+    assert images["reference"].shape == (60, 80, 3) and len(images["steps"]) == len(images["steps_window"]) == 610
     tiny, kept = DoomMap.read(wad), DoomMap.read(folder / "map.wad")
     assert kept.start == tiny.start and (kept.segments == tiny.segments).all()
-    assert (folder / "seed0" / "ours" / "memory.sgm").exists()
+    memory = sgm.SparseGraphicalMemory.load(folder / "seed0" / "ours" / "memory.sgm", None)
+    shapes = {name: values.shape[1:] for name, values in memory.attributes.items()}
+    assert shapes["pose"] == (3,) and shapes["image"] == (60, 80, 3) and memory.attributes["image"].dtype == np.uint8
+    assert (memory.attributes["pose"] == images["poses"][memory.nodes]).all()
 
 
 def test_a_finished_run_is_not_run_again(folder, wad, capsys):
@@ -91,5 +94,5 @@ def test_errors_say_what_to_do(given, message, tmp_path, capsys):
 
 
 def test_unknown_methods_are_refused():
-    with pytest.raises(sgm.InputError, match="no method"):
+    with pytest.raises(sgm.InputError, match="'magic': expected some of random"):
         DoomSettings(methods=("magic",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import stat
@@ -10,11 +11,10 @@ import numpy as np
 import pytest
 
 import sgm
+from sgm.benchmarks import load
 from sgm.benchmarks import results as folders
-from sgm.benchmarks.doom.settings import DoomSettings
-from sgm.benchmarks.point.benchmark import PointRun, PointSettings
+from sgm.benchmarks.engine import Run
 from sgm.benchmarks.results import read_arrays, read_json, write_json
-from sgm.benchmarks.safety.settings import SafetySettings
 
 needs_fifo = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no FIFOs")
 DAMAGED = {
@@ -41,10 +41,19 @@ def tree(root):
 
 def row(method="sorb", seed=0, **other):
     return {
-        "environment": "point:FourRooms-thin", "method": method, "seed": seed, "phase": "initial", "cleanup_steps": 0,
-        "episodes": 4, "successes": 2, "mean_steps": 50.0, "nodes": 20, "edges": 90, "seconds_per_action": 1e-4,
+        "environment": "point:FourRooms-thin",
+        "method": method,
+        "seed": seed,
+        "phase": "initial",
+        "cleanup_steps": 0,
+        "episodes": 4,
+        "successes": 2,
+        "mean_steps": 50.0,
+        "nodes": 20,
+        "edges": 90,
+        "seconds_per_action": 1e-4,
         **other,
-    }  # fmt: skip
+    }
 
 
 def memory():
@@ -67,8 +76,8 @@ class Kept:
                 [row("both", policy="belief", agent="plain", layout=0)],
             ),
         }[kind]
-        self.open()
         self.home.mkdir(parents=True)
+        self.open()
         memory().save(self.home / "memory-0.sgm")
         self.put()
 
@@ -80,17 +89,11 @@ class Kept:
     def state(self):
         return self.home / "state.json"
 
-    def open(self, resume=True):
-        """The run as the command makes it."""
-        if self.kind == "point":
-            return PointRun(PointSettings(), self.out, resume=resume, progress=False)
-        if self.kind == "doom":
-            from sgm.benchmarks.doom.benchmark import DoomRun
-
-            return DoomRun(DoomSettings(), self.out, resume=resume, progress=False)
-        from sgm.benchmarks.safety.benchmark import SafetyRun
-
-        return SafetyRun(SafetySettings(methods=("both",)), self.out, resume=resume, progress=False)
+    def open(self, resume=True, **hooks):
+        """The run as the command makes it, with other functions in its declaration."""
+        benchmark = dataclasses.replace(load(self.kind), **hooks)
+        settings = benchmark.settings(methods=(self.rows[0]["method"],))
+        return Run(benchmark, settings, self.out, resume=resume, progress=False)
 
 
 @pytest.fixture(params=["point", "doom", "safety"])
@@ -302,12 +305,30 @@ def test_a_damaged_state_is_named_with_what_to_do_and_resuming_goes_on_without_i
 @pytest.mark.parametrize(
     "name",
     [
-        "../../elsewhere.sgm", "../../../elsewhere/memory-0.sgm", "/etc/passwd", "..", ".", "", "state.json",
-        "memory-0.sgm/../../x", "sub/memory-0.sgm", "sub\\memory-0.sgm", "memory-.sgm", "memory--1.sgm",
-        "memory-٣.sgm", "memory-0.sgm\n", "memory-0.sgm\0", "MEMORY.SGM", "memory.sgm-wal", 7, None, ["memory-0.sgm"],
-        {"memory": "memory-0.sgm"}, "memory-" + "9" * 300 + ".sgm",
+        "../../elsewhere.sgm",
+        "../../../elsewhere/memory-0.sgm",
+        "/etc/passwd",
+        "..",
+        ".",
+        "",
+        "state.json",
+        "memory-0.sgm/../../x",
+        "sub/memory-0.sgm",
+        "sub\\memory-0.sgm",
+        "memory-.sgm",
+        "memory--1.sgm",
+        "memory-٣.sgm",
+        "memory-0.sgm\n",
+        "memory-0.sgm\0",
+        "MEMORY.SGM",
+        "memory.sgm-wal",
+        7,
+        None,
+        ["memory-0.sgm"],
+        {"memory": "memory-0.sgm"},
+        "memory-" + "9" * 300 + ".sgm",
     ],
-)  # fmt: skip
+)
 def test_a_memory_under_a_name_that_no_run_gives_is_refused(kept, elsewhere, tmp_path, name):
     memory().save(tmp_path / "elsewhere.sgm")
     kept.put(memory=name)
@@ -325,33 +346,43 @@ def test_a_memory_that_is_a_link_is_refused(kept, elsewhere, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../../elsewhere/memory-0.sgm", "/elsewhere/memory-0.sgm"])
-def test_a_memory_elsewhere_is_neither_loaded_nor_moved_nor_removed(elsewhere, tmp_path, monkeypatch, name):
+def test_a_memory_elsewhere_is_neither_loaded_nor_moved_nor_removed(elsewhere, tmp_path, name):
     """The attack itself: a state that names a memory outside of the folder, in a run that has only cleanup left."""
     kept = Kept("point", tmp_path / "run")
     kept.put(memory=name.replace("/elsewhere", str(elsewhere)) if name[0] == "/" else name, done=10**6)
-    monkeypatch.setattr(PointRun, "_tools", lambda self, seed: (sgm.TableDistance(np.ones((3, 3))), None))
     before = tree(elsewhere)
     with pytest.raises(sgm.SGMError, match="state.json has memory"):
-        kept.open()._run_memory(0, "sorb")
+        kept.open(learn=lambda piece: (sgm.TableDistance(np.ones((3, 3))), None)).run()
     assert tree(elsewhere) == before
 
 
-def test_a_memory_that_a_crash_has_lost_is_named_with_what_to_do(tmp_path, monkeypatch):
+def test_a_memory_that_a_crash_has_lost_is_named_with_what_to_do(tmp_path):
     kept = Kept("point", tmp_path / "run")
     (kept.home / "memory-0.sgm").unlink()
-    monkeypatch.setattr(PointRun, "_tools", lambda self, seed: (None, None))
     with pytest.raises(sgm.SGMError, match="memory-0.sgm is missing.*remove state.json.*--no-resume"):
-        kept.open()._run_memory(0, "sorb")
+        kept.open(learn=lambda piece: (None, None)).run()
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"rows": None}, {"rows": []}, {"rows": {}}, {"rows": "rows"}, {"rows": [None]}, {"rows": [[]]}, {"rows": [{}]},
-        {"done": None}, {"done": "0"}, {"done": -1}, {"done": 0.5}, {"done": True}, {"done": []}, {"done": 10**400},
+        {"rows": None},
+        {"rows": []},
+        {"rows": {}},
+        {"rows": "rows"},
+        {"rows": [None]},
+        {"rows": [[]]},
+        {"rows": [{}]},
+        {"done": None},
+        {"done": "0"},
+        {"done": -1},
+        {"done": 0.5},
+        {"done": True},
+        {"done": []},
+        {"done": 10**400},
     ],
     ids=str,
-)  # fmt: skip
+)
 def test_a_state_that_lacks_something_is_refused(kept, tmp_path, changes):
     kept.put(**changes)
     refuse(kept, tmp_path, r"state\.json.*--no-resume")
@@ -359,9 +390,14 @@ def test_a_state_that_lacks_something_is_refused(kept, tmp_path, changes):
 
 HOSTILE = ["text", [], {}, True, -1, 0.5, 10**400, None, "\x1b[2J"]
 ALLOWED = {  # values that are no harm in the place of these
-    "environment": ["text", "\x1b[2J"], "agent": ["text", "\x1b[2J"], "phase": [], "mean_steps": [-1, 0.5, None],
-    "nodes": [-1, 0.5, None], "edges": [-1, 0.5, None], "seconds_per_action": [-1, 0.5, None],
-}  # fmt: skip
+    "environment": ["text", "\x1b[2J"],
+    "agent": ["text", "\x1b[2J"],
+    "phase": [],
+    "mean_steps": [-1, 0.5, None],
+    "nodes": [-1, 0.5, None],
+    "edges": [-1, 0.5, None],
+    "seconds_per_action": [-1, 0.5, None],
+}
 
 
 def test_every_field_of_a_row_is_checked(kept, tmp_path):
@@ -373,7 +409,7 @@ def test_every_field_of_a_row_is_checked(kept, tmp_path):
 
 
 def test_rows_of_another_method_or_seed_are_refused(kept, tmp_path):
-    for change in [{"method": "../../elsewhere"}, *([] if kept.kind == "safety" else [{"seed": 1}])]:
+    for change in [{"method": "../../elsewhere"}, {"seed": 1}]:
         kept.put(rows=[{**kept.rows[0], **change}])
         refuse(kept, tmp_path, "after the folder")
 
@@ -381,22 +417,36 @@ def test_rows_of_another_method_or_seed_are_refused(kept, tmp_path):
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        *(("networks/quality.json", content) for content in [
-            [], {"distance": []}, {"distance": {"auc": "high"}}, {"distance": {"precision": {"all": {}}}},
-            {"controller": {"accuracy": [1]}}, {"distance": {"calibration": {"medians": {"½": 1.0}}}},
-        ]),
-        *(("both/choice.json", content) for content in [
-            [], {"settings": {}}, {"settings": {}, "tried": 3}, {"settings": [], "tried": []}, {"tried": []},
-            {"settings": {}, "tried": [], "nodes": "many"},
-        ]),
+        *(
+            ("networks/quality.json", content)
+            for content in [
+                [],
+                {"distance": []},
+                {"distance": {"auc": "high"}},
+                {"distance": {"precision": {"all": {}}}},
+                {"controller": {"accuracy": [1]}},
+                {"distance": {"calibration": {"medians": {"½": 1.0}}}},
+            ]
+        ),
+        *(
+            ("both/choice.json", content)
+            for content in [
+                [],
+                {"settings": {}},
+                {"settings": {}, "tried": 3},
+                {"settings": [], "tried": []},
+                {"tried": []},
+                {"settings": {}, "tried": [], "nodes": "many"},
+            ]
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_else_results_are_gathered_from_is_named_if_it_is_damaged(tmp_path, name, content):
     kept = Kept("safety", tmp_path / "run")
     path = kept.out / "layout0" / "seed0" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(content))
-    with pytest.raises(sgm.SGMError, match=rf"{path.name} .*remove (the file|it and places.npy)"):
+    with pytest.raises(sgm.SGMError, match=rf"{path.name} .*remove (the file|it and built.sgm)"):
         kept.open().write_results()
 
 
@@ -405,9 +455,23 @@ def test_what_else_results_are_gathered_from_is_named_if_it_is_damaged(tmp_path,
 
 @pytest.mark.parametrize("resume", [True, False])
 @pytest.mark.parametrize(
-    "name", ["seed0", "seed7", "seedling", "layout0", "layout0/seed0", "networks", "figures", "report.html",
-             "results.json", "settings.json", "map.wad", "seed0/poses.npy", "seed0/weights.safetensors"]
-)  # fmt: skip
+    "name",
+    [
+        "seed0",
+        "seed7",
+        "seedling",
+        "layout0",
+        "layout0/seed0",
+        "networks",
+        "figures",
+        "report.html",
+        "results.json",
+        "settings.json",
+        "map.wad",
+        "seed0/poses.npy",
+        "seed0/weights.safetensors",
+    ],
+)
 def test_links_that_lead_out_of_the_folder_are_refused(kept, elsewhere, tmp_path, name, resume):
     path = kept.out / name
     path.parent.mkdir(exist_ok=True, parents=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import os
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,8 +16,9 @@ from hypothesis import strategies as st
 
 import sgm
 from sgm import cli
-from sgm.benchmarks import page as report
-from sgm.benchmarks import paper, tables
+from sgm.benchmarks import page as pages
+from sgm.benchmarks import paper_tables, tables
+from sgm.benchmarks.point import figures as point_figures
 from sgm.benchmarks.results import read_json
 from sgm.benchmarks.runs import find
 from sgm.envs.point import mazes
@@ -26,54 +29,94 @@ HOSTILE = ["text", "", ESCAPE, [], [1], {}, {"a": 1}, {"a": {"b": []}}, True, -1
 
 def row(environment, method, **other):
     return {
-        "environment": environment, "method": method, "seed": 0, "phase": "cleaned", "cleanup_steps": 2000,
-        "episodes": 100, "successes": 31, "mean_steps": 50.0, "nodes": 200, "edges": 900, "seconds_per_action": 1e-4,
-        "reasons": {"time": 69}, "largest_part": 190, **other,
-    }  # fmt: skip
+        "environment": environment,
+        "method": method,
+        "seed": 0,
+        "phase": "cleaned",
+        "cleanup_steps": 2000,
+        "episodes": 100,
+        "successes": 31,
+        "mean_steps": 50.0,
+        "nodes": 200,
+        "edges": 900,
+        "seconds_per_action": 1e-4,
+        "reasons": {"time": 69},
+        "largest_part": 190,
+        **other,
+    }
 
 
 LEVELS = {level: {"episodes": 30, "successes": 7, "mean_steps": 9.0} for level in ("easy", "medium", "hard")}
 JUDGED = {
-    "auc": 0.97, "precision": {"0.3": {"precision": 0.7, "false": 0.2, "threshold": 1.5}},
+    "auc": 0.97,
+    "precision": {"0.3": {"precision": 0.7, "false": 0.2, "threshold": 1.5}},
     "calibration": {"c": 12.3, "T": 1.31, "medians": {"1": 1.0, "5": 4.4}},
-}  # fmt: skip
+}
 CHOICE = {
-    "name": "tau_a", "asked": 60, "value": 4.3, "nodes": 61, "edges": 345, "largest_part": 59, "redrawn": 2,
-    "within_tolerance": False, "settings": {"tau_a": 4.3, "tau_p": 5.5}, "tried": 9,
-}  # fmt: skip
+    "name": "tau_a",
+    "asked": 60,
+    "value": 4.3,
+    "nodes": 61,
+    "edges": 345,
+    "largest_part": 59,
+    "redrawn": 2,
+    "within_tolerance": False,
+    "settings": {"tau_a": 4.3, "tau_p": 5.5},
+    "tried": 9,
+}
 SAFETY = {"layout": 0, "policy": "first-failure", "agent": "plain"}
 COMMON = {
-    "schema": 1, "command": "sgm run", "date": "2025-01-02", "versions": {"python": "3"}, "machine": "Abacus",
+    "schema": 1,
+    "command": "sgm run",
+    "date": "2025-01-02",
+    "versions": {"python": "3"},
+    "machine": "Abacus",
     "agent": {"radius": 0.3},
-}  # fmt: skip
+}
 RESULTS = {
     "point": {
-        **COMMON, "settings": {"maze": "FourRooms", "policy": "belief"},
+        **COMMON,
+        "settings": {"maze": "FourRooms", "policy": "belief"},
         "rows": [row("point:FourRooms-thin", "sorb+sgm"), row("point:FourRooms-thin", "sorb", phase="initial")],
     },
     "doom": {
-        **COMMON, "settings": {"episode_steps": 200},
+        **COMMON,
+        "settings": {"episode_steps": 200},
         "quality": {"distance": JUDGED, "controller": {"accuracy": {"1": 0.6}}, "rollouts": 20},
         "comparison": {"closeness": {"auc": 0.75}},
         "rows": [row("doom:maze0", "ours", levels=LEVELS, false_edges=0.1, lost_engines=1)],
     },
     "safety": {
-        **COMMON, "settings": {"layouts": [0]}, "quality": {"layout0/seed0": {"distance": JUDGED}},
+        **COMMON,
+        "settings": {"layouts": [0]},
+        "quality": {"layout0/seed0": {"distance": JUDGED}},
         "thresholds": {"layout0/seed0/both": CHOICE},
         "rows": [
-            row("safety:rooms0", method, **SAFETY, false_edges=0.1, true_part=9, false_starts=0.1, false_goals=0.2,
-                cleanup_seconds=3.5, outcomes="01" * 50)
+            row(
+                "safety:rooms0",
+                method,
+                **SAFETY,
+                false_edges=0.1,
+                true_part=9,
+                false_starts=0.1,
+                false_goals=0.2,
+                cleanup_seconds=3.5,
+                outcomes="01" * 50,
+            )
             for method in ("two-way", "uniform")
         ],
     },
-}  # fmt: skip
+}
 BENCH = {
-    "command": "python -m speed.navigation", "machine": "Abacus",
-    "sections": {"Time to take an action, one agent": [
-        {"method": "sorb", "nodes": 1000, "ours_s": 2.5e-4, "reference_s": 6e-3},
-        {"method": "sorb+sgm", "nodes": 200, "ours_s": 2e-4, "reference_s": 2e-3},
-    ]},
-}  # fmt: skip
+    "command": "python -m speed.navigation",
+    "machine": "Abacus",
+    "sections": {
+        "Time to take an action, one agent": [
+            {"method": "sorb", "nodes": 1000, "ours_s": 2.5e-4, "reference_s": 6e-3},
+            {"method": "sorb+sgm", "nodes": 200, "ours_s": 2e-4, "reference_s": 2e-3},
+        ]
+    },
+}
 
 
 def places(content, path=()):
@@ -98,18 +141,19 @@ def changed(content, path, value):
     return content
 
 
-def write_reports():
-    """The function that writes the report of each benchmark."""
-    from sgm.benchmarks.doom import report as doom_report
-    from sgm.benchmarks.safety import report as safety_report
+def report_of(kind):
+    """The module that reports on a benchmark."""
+    return importlib.import_module(f"sgm.benchmarks.{kind}.report")
 
-    return {"point": report.write_report, "doom": doom_report.write_report, "safety": safety_report.write_report}
+
+def write_report(kind, folder, **trusted):
+    return pages.write_report(report_of(kind).report, folder, trusted or None)
 
 
 @pytest.fixture
 def undrawn(monkeypatch):
     """Figures take most of the time, and catch their own errors."""
-    monkeypatch.setattr(report.Gallery, "add", lambda *_, **__: None)
+    monkeypatch.setattr(pages, "_gallery", lambda *_: ())
 
 
 def is_shown(text):
@@ -119,17 +163,17 @@ def is_shown(text):
 def all_tables(folder):
     """Everything that `sgm table` would print, or what is wrong; both without anything that a terminal obeys."""
     try:
-        texts = [paper.show(paper.TABLES, [folder], markdown) for markdown in (False, True)]
+        texts = [paper_tables.show(paper_tables.TABLES, [folder], markdown) for markdown in (False, True)]
     except sgm.SGMError as error:
         texts = [str(error)]
     assert all(map(is_shown, texts))
     return texts
 
 
-def a_page(write, folder):
+def a_page(kind, folder):
     """The report of a folder, or what is wrong."""
     try:
-        text = write(folder).read_text(encoding="utf-8")
+        text = write_report(kind, folder).read_text(encoding="utf-8")
     except sgm.SGMError as error:
         text = str(error)
     assert is_shown("".join(text.split("\n")))
@@ -216,7 +260,7 @@ def test_levels_with_more_successes_than_episodes_are_refused(tmp_path):
     rows = [{**RESULTS["doom"]["rows"][0], "levels": {"easy": {"episodes": 3, "successes": 4}}}]
     (tmp_path / "results.json").write_text(json.dumps({**RESULTS["doom"], "rows": rows}))
     with pytest.raises(sgm.SGMError, match="no more successes than episodes"):
-        paper.doom_levels(find([tmp_path]))
+        paper_tables.doom_levels(find([tmp_path]))
 
 
 # -- what reaches a terminal -------------------------------------------------------------------------------------
@@ -249,15 +293,9 @@ def test_nothing_from_a_file_reaches_the_terminal_as_a_command(tmp_path, capsys)
 
 @pytest.mark.parametrize("kind", ["point", "doom", "safety"])
 def test_nothing_of_a_state_reaches_the_terminal_as_a_command_when_a_run_ends(kind):
-    console = {"point": tables.console_table}
-    if kind != "point":
-        from sgm.benchmarks.doom import report as doom_report
-        from sgm.benchmarks.safety import report as safety_report
-
-        console |= {"doom": doom_report.console_table, "safety": safety_report.console_table}
     rows = [{**each, "environment": ESCAPE, "agent": ESCAPE, "policy": ESCAPE} for each in RESULTS[kind]["rows"]]
     rows += [{**rows[0], "environment": "b", "agent": "b", "method": ESCAPE}]
-    shown = console[kind](rows)
+    shown = tables.console(report_of(kind).console(rows))
     assert is_shown(shown) and r"\x1b[2J" in shown
 
 
@@ -286,13 +324,12 @@ def test_rows_that_cannot_be_told_apart_are_named_without_escapes(tmp_path):
 @pytest.mark.usefixtures("undrawn")
 def test_reports_are_written_or_refused_whatever_stands_anywhere_in_results(tmp_path, kind):
     pytest.importorskip("matplotlib")
-    write = write_reports()[kind]
     (tmp_path / "results.json").write_text(json.dumps(RESULTS[kind]))
-    assert "</html>" in a_page(write, tmp_path)
+    assert "</html>" in a_page(kind, tmp_path)
     for path in places(RESULTS[kind]):
         for value in HOSTILE:
             (tmp_path / "results.json").write_text(json.dumps(changed(RESULTS[kind], path, value)))
-            a_page(write, tmp_path)
+            a_page(kind, tmp_path)
 
 
 JSON = st.recursive(
@@ -317,8 +354,8 @@ def test_tables_and_reports_print_or_refuse_any_change(tmp_path_factory, kind, d
     (folder / "results.json").write_text(json.dumps(content))
     all_tables(folder)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(report.Gallery, "add", lambda *_, **__: None)
-        a_page(write_reports()[kind], folder)
+        patch.setattr(pages, "_gallery", lambda *_: ())
+        a_page(kind, folder)
 
 
 @pytest.mark.parametrize("method", ["../../../elsewhere", "/elsewhere", "..", "a/b", "a\\b", "", ESCAPE])
@@ -335,8 +372,8 @@ def test_a_method_that_is_no_plain_name_opens_no_folder(tmp_path, monkeypatch, m
     rows = [row("point:FourRooms-thin", method)]
     (run / "results.json").write_text(json.dumps({**RESULTS["point"], "rows": rows}))
     drawn = []
-    monkeypatch.setattr(report.Gallery, "add", lambda self, name, *_, **__: drawn.append(name))
-    a_page(report.write_report, run)
+    monkeypatch.setattr(pages, "_gallery", lambda items, _: drawn.extend(item.name for item in items) or ())
+    a_page("point", run)
     assert drawn == ["success"]
 
 
@@ -347,7 +384,7 @@ def test_figures_do_not_warn_in_words_of_a_file(tmp_path, kind, capfd):
     rows += [{**each, "phase": "initial", "cleanup_steps": 0} for each in rows]
     rows += [{**each, "environment": "b", "method": ESCAPE} for each in rows[:1]]
     (tmp_path / "results.json").write_text(json.dumps({**RESULTS[kind], "rows": rows}))
-    assert "success" in a_page(write_reports()[kind], tmp_path)
+    assert "success" in a_page(kind, tmp_path)
     assert is_shown("".join(capfd.readouterr()))
 
 
@@ -361,7 +398,7 @@ def test_a_report_is_not_written_through_a_link(tmp_path, name):
     (run / name).symlink_to(outside if name == "figures" else outside / "file")
     (run / "results.json").write_text(json.dumps(RESULTS["point"]))
     with pytest.raises(sgm.SGMError, match="leads out of the run folder"):
-        report.write_report(run)
+        write_report("point", run)
     assert [path.read_text() for path in outside.iterdir()] == ["precious"]
 
 
@@ -395,9 +432,9 @@ def test_a_maze_that_only_results_name_is_not_opened(with_memory, tmp_path, monk
     content = {**RESULTS["point"], "settings": {"maze": str(maze), "resize": 1}}
     (with_memory / "results.json").write_text(json.dumps(content))
     seen = opened_mazes(monkeypatch)
-    page = report.write_report(with_memory).read_text()
-    assert "memory-sorb-sgm.png was not drawn: the maze of this run is" in page and seen == []
-    page = report.write_report(with_memory, str(maze)).read_text()
+    page = write_report("point", with_memory).read_text()
+    assert "Not drawn: memory-sorb-sgm.png, because the maze of this run is" in page and seen == []
+    page = write_report("point", with_memory, maze=str(maze)).read_text()
     assert "the maze of this run is" not in page and set(seen) == {str(maze)}
 
 
@@ -407,17 +444,16 @@ def test_a_maze_that_only_results_name_is_not_opened(with_memory, tmp_path, monk
 )
 def test_a_maze_too_large_to_have_been_run_is_not_made(with_memory, maze, resize, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(report, "load_maze", lambda *_: pytest.fail("made a maze"))
+    monkeypatch.setattr(point_figures, "load_maze", lambda *_: pytest.fail("made a maze"))
     content = {**RESULTS["point"], "settings": {"maze": maze, "resize": resize}}
     (with_memory / "results.json").write_text(json.dumps(content))
-    assert "memory-sorb-sgm.png was not drawn" in report.write_report(with_memory).read_text()
+    assert "Not drawn: memory-sorb-sgm.png" in write_report("point", with_memory).read_text()
 
 
 def test_every_maze_that_has_a_name_can_be_drawn():
     for name in [*mazes._TEXTS, "Spiral11", "Random15", "Random15+4"]:
-        assert str(report._maze({"settings": {"maze": name, "resize": 5, "thin": True}}, None)) == str(
-            mazes.load_maze(name, 5, True)
-        )
+        run = pages.Run(Path(), {"settings": {"maze": name, "resize": 5, "thin": True}})
+        assert str(point_figures.load(run)) == str(mazes.load_maze(name, 5, True))
 
 
 @pytest.mark.parametrize("seed", ["²", "٣", "0x1", "-1", "1.5", "one"])
@@ -427,28 +463,23 @@ def test_folders_that_only_look_like_seeds_are_no_trouble(tmp_path, seed):
     for kind, name in (("doom", f"seed{seed}"), ("safety", f"layout0/seed{seed}")):
         (tmp_path / kind / name).mkdir(parents=True)
         (tmp_path / kind / "results.json").write_text(json.dumps(RESULTS[kind]))
-        assert "</html>" in a_page(write_reports()[kind], tmp_path / kind)
+        assert "</html>" in a_page(kind, tmp_path / kind)
 
 
 def test_an_episode_of_an_unknown_method_opens_no_folder(tmp_path):
     pytest.importorskip("matplotlib")
-    from sgm.benchmarks.safety import report as safety_report
-
     run, outside = tmp_path / "run", tmp_path / "outside"
     home = run / "layout0" / "seed0"
     home.mkdir(parents=True)
     outside.mkdir()
-    np.save(outside / "places.npy", np.zeros((3, 3)))
     (run / "results.json").write_text(json.dumps(RESULTS["safety"]))
     for method in ("../../../outside", str(outside), 3, ["both"]):
         (home / "episode.json").write_text(json.dumps({"method": method}))
-        page = a_page(safety_report.write_report, run)
-        assert re.search(r"episode-layout0.png was not drawn: episode.json is of method .*; accepted: consptm", page)
+        page = a_page("safety", run)
+        assert re.search(r"Not drawn: episode-layout0.png, because episode.json is of method .*; accepted: con", page)
 
 
 def test_results_of_the_repository_are_as_they_are_accepted():
-    from pathlib import Path
-
     for path in sorted((Path(__file__).parents[2] / "results").rglob("results.json")):
         needed = ("layout", "policy", "agent") if "safety" in path.parent.name else ()
         assert tables.read_results(path.parent, *needed)["rows"] == read_json(path)["rows"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 
 import pytest
 
@@ -12,10 +13,8 @@ from sgm.cli import main
 
 pytest.importorskip("torch")
 
-TINY = [
-    "--iterations", "100", "--episodes", "4", "--buffer-size", "60", "--cleanup-steps", "300", "--checkpoints", "100",
-    "--agents", "5", "--no-progress",
-]  # fmt: skip
+BUDGET = {"iterations": 100, "episodes": 4, "buffer-size": 60, "cleanup-steps": 300, "checkpoints": 100, "agents": 5}
+TINY = ["--no-progress", *(word for name, value in BUDGET.items() for word in (f"--{name}", str(value)))]
 
 
 def run(out, *more) -> dict:
@@ -25,7 +24,8 @@ def run(out, *more) -> dict:
 
 def timeless(results: dict) -> list[dict]:
     """Rows without what depends on the clock."""
-    return [{name: value for name, value in row.items() if name != "seconds_per_action"} for row in results["rows"]]
+    clock = ("seconds_per_action", "cleanup_seconds")
+    return [{name: value for name, value in row.items() if name not in clock} for row in results["rows"]]
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,7 @@ def test_every_row_says_what_the_documentation_says(finished):
         assert row["success_rate"] == row["successes"] / 4
         assert 0 <= row["ci95"][0] <= row["success_rate"] <= row["ci95"][1] <= 1
         assert sum(row["reasons"].values()) == 4 - row["successes"]
+        assert len(row["outcomes"]) == 4 and row["outcomes"].count("1") == row["successes"]
 
 
 def test_memories_weights_and_report_lie_beside_the_results(finished):
@@ -57,6 +58,7 @@ def test_memories_weights_and_report_lie_beside_the_results(finished):
         memory = sgm.SparseGraphicalMemory.load(out / "seed0" / method / "memory.sgm", None)
         row = next(row for row in results["rows"] if row["method"] == method and row["cleanup_steps"] == 300)
         assert (len(memory), len(memory.edges().source)) == (row["nodes"], row["edges"])
+        assert memory.attributes["position"].shape == (row["nodes"], 2)
     assert (out / "seed0" / "weights.safetensors").exists()
     page = (out / "report.html").read_text()
     assert "sorb" in page.lower()
@@ -71,18 +73,18 @@ def test_the_same_command_again_finds_everything_done(finished):
 
 
 def test_a_run_interrupted_anywhere_goes_on_to_the_same_result(finished, tmp_path, monkeypatch):
-    from sgm.benchmarks.point import benchmark as point
+    from sgm.benchmarks import engine
 
     calls = {"left": 0}
-    real = point.PointRun._evaluate
+    real = engine.rollout
 
-    def fragile(self, agent, seed):
+    def fragile(*arguments, **options):
         if calls["left"] == 0:
             raise KeyboardInterrupt
         calls["left"] -= 1
-        return real(self, agent, seed)
+        return real(*arguments, **options)
 
-    monkeypatch.setattr(point.PointRun, "_evaluate", fragile)
+    monkeypatch.setattr(engine, "rollout", fragile)
     interruptions = 0
     for patience in (1, 2, 3, 2, 9):
         calls["left"] = patience
@@ -112,7 +114,8 @@ def test_other_settings_in_the_same_folder_are_refused_and_more_methods_are_not(
     out, _ = finished
     assert main(["run", "point", *TINY, "--out", str(out), "--difficulty", "0.5"]) == 2
     assert "difficulty differ" in capsys.readouterr().err
-    assert len(run(out, "--methods", "d3pg")["rows"]) == 1
+    again = run(out, "--methods", "d3pg")
+    assert len(again["rows"]) == 9 and again["settings"]["methods"] == ["sorb+sgm", "sorb", "d3pg"]
 
 
 @pytest.mark.parametrize(
@@ -136,3 +139,24 @@ def test_other_mazes_criteria_and_policies_run(tmp_path):
     options = ["--maze", str(maze), "--thick", "--resize", "3", "--criterion", "uniform", "--policy", "belief"]
     results = run(tmp_path / "out", *options, "--methods", "sorb+sgm", "--by", "hops")
     assert {row["environment"] for row in results["rows"]} == {"point:mine-thick"}
+
+
+@pytest.mark.parametrize("module", ["torch", "matplotlib"])
+def test_a_missing_extra_is_said_in_a_line_before_a_folder_is_made(module, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main(["run", "point", *TINY, "--out", str(tmp_path / "run")]) == 2
+    said = capsys.readouterr()
+    assert f"sgm run point needs {module}: pip install" in said.err and said.err.count("\n") == 1
+    assert not said.out and not (tmp_path / "run").exists()
+
+
+def test_a_baseline_without_its_extra_is_refused_before_the_others_are_trained(tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "stable_baselines3", None)
+    assert main(["run", "point", *TINY, "--methods", "d3pg", "sac+her", "--out", str(tmp_path / "run")]) == 2
+    assert "method sac+her needs stable_baselines3" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_memory_without_edges_is_warned_about(tmp_path, capsys):
+    run(tmp_path / "run", "--methods", "sorb+sgm", "--buffer-size", "2")
+    assert "warning: sorb+sgm: no edge can be used" in capsys.readouterr().out

@@ -49,8 +49,9 @@ memory = sgm.SparseGraphicalMemory(Straight(), max_dist=9.0)
 TRAINING = """
 import torch
 from sgm.controllers.d3pg import D3PGConfig, train
-from sgm.learning.loop import fit
+from sgm.learning.loop import train_network
 from sgm.envs.point.env import PointMazeVectorEnv
+from sgm.navigation.rollout import Stream
 
 env = PointMazeVectorEnv(20, max_episode_steps=20)
 network = torch.nn.Linear(1, 1)
@@ -62,8 +63,11 @@ USES = {
         NAVIGATION + "memory.extend(np.random.default_rng(0).random((40, 2)))",
         "Cleaner(Navigator(memory, towards, clean=True), env(None), seed=[0], options=options).run(30, {shown})",
     ),
-    "train": (TRAINING, "fit(network, lambda _: network(torch.ones(1, 1)).sum(), 5, seed=0, progress={shown})"),
-    "20/20": (TRAINING, "train(env, D3PGConfig(iterations=20), seed=0, progress={shown})"),
+    "train": (
+        TRAINING,
+        "train_network(network, lambda _: network(torch.ones(1, 1)).sum(), 5, seed=0, progress={shown})",
+    ),
+    "20/20": (TRAINING, "train(Stream(env), D3PGConfig(iterations=20), seed=0, progress={shown})"),
 }
 
 
@@ -78,7 +82,7 @@ def imports(path):
 
 def test_only_one_module_imports_tqdm():
     using = [path for path in PACKAGE.rglob("*.py") if any(name.split(".")[0] == "tqdm" for name in imports(path))]
-    assert [path.relative_to(PACKAGE).as_posix() for path in using] == ["memory/progress.py"]
+    assert [path.relative_to(PACKAGE).as_posix() for path in using] == ["progress.py"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="only forked processes share tqdm's lock")
@@ -90,8 +94,11 @@ def test_a_process_killed_with_the_lock_of_tqdm_stops_nothing_of_ours(use, shown
         pytest.importorskip("torch")
     done = subprocess.run(
         [sys.executable, "-c", prepared + KILLED + used.format(shown=shown)],
-        capture_output=True, text=True, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         timeout=300,  # far more than it takes: without the bar's own lock it would never end
-    )  # fmt: skip
+    )
     assert done.returncode == 0, done.stderr
     assert (use in done.stderr) == shown

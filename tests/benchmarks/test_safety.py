@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.benchmarks.safety import ground_truth as safety_truth
+from sgm.benchmarks.ground_truth import edge_lengths
+from sgm.benchmarks.safety.ground_truth import true_component
 from sgm.benchmarks.safety.settings import SafetySettings
+from sgm.benchmarks.seeds import Purpose, seed_for
 from sgm.cli import main
 
 pytest.importorskip("mujoco")
@@ -30,10 +32,8 @@ def command(tmp_path_factory):
     except NoPictures as error:
         pytest.skip(str(error))
     out = tmp_path_factory.mktemp("run") / "safety"
-    return [
-        "run", "safety", "--quick", *SMALL, "--methods", *METHODS, "--policies", "first-failure", "--no-progress",
-        "--out", str(out),
-    ]  # fmt: skip
+    chosen = ["--methods", *METHODS, "--policies", "first-failure"]
+    return ["run", "safety", "--quick", *SMALL, *chosen, "--no-progress", "--out", str(out)]
 
 
 @pytest.fixture(scope="module")
@@ -57,29 +57,29 @@ def test_every_method_agent_and_phase_has_a_row(folder):
     assert calibration["medians"]["1"] == pytest.approx(1, rel=0.01)
 
 
-def test_the_true_part_is_what_is_connected_without_false_edges():
+def test_the_true_component_is_what_is_connected_without_false_edges():
     memory = sgm.SparseGraphicalMemory(sgm.TableDistance(np.ones((4, 4))), criterion="none", k=None)
     memory.extend(np.arange(4))
-    places = np.array([[0, 0], [0.5, 0], [1.0, 0], [5, 0]], np.float32)
+    positions = np.array([[0, 0], [0.5, 0], [1.0, 0], [5, 0]], np.float32)
     edges = memory.edges()
     assert memory.largest_part() == 4
-    assert safety_truth.true_part(edges, safety_truth.edge_lengths(edges, places), 4) == 3
+    assert true_component(4, edges, edge_lengths(edges, positions)) == 3
 
 
-def test_places_are_where_the_nodes_were_seen(folder):
+def test_nodes_know_their_pose_and_which_observation_of_the_buffer_they_are(folder):
     piece = folder / "layout0" / "seed0"
-    places = np.load(piece / "both" / "places.npy")
     buffer = np.load(piece / "buffer.npz")
-    memory = sgm.SparseGraphicalMemory.load(piece / "both" / "built.sgm", None)
-    assert len(places) == len(memory) and set(map(tuple, places)) <= set(map(tuple, buffer["odometry"][:, :3]))
-    dense = sgm.SparseGraphicalMemory.load(piece / "consptm" / "built.sgm", None)
-    assert (np.load(piece / "consptm" / "places.npy") == buffer["odometry"][dense.nodes, :3]).all()
+    for method in ("both", "consptm"):
+        memory = sgm.SparseGraphicalMemory.load(piece / method / "built.sgm", None)
+        frame = memory.attributes["frame"]
+        assert (memory.attributes["pose"] == buffer["odometry"][frame, :3]).all()
+        assert len(set(frame.tolist())) == len(memory)
 
 
 def test_the_report_is_whole(folder):
     page = (folder / "report.html").read_text()
-    drawn = page.replace("was not drawn: no episode was found in which an edge failed", "")  # 4 robots, 40 steps
-    assert "</html>" in page and "was not drawn" not in drawn
+    few = "Not drawn: episode-layout0.png, because no episode was found in which an edge failed"  # 4 robots, 40 steps
+    assert "</html>" in page and "Not drawn" not in page.replace(few, "")
     assert page.count("<img") >= 5
 
 
@@ -102,9 +102,9 @@ def test_another_setting_is_refused(folder, capsys):
         ({"methods": ("magic",)}, "'magic'"),
         ({"policies": ()}, "first-failure"),
         ({"nodes": 4_000}, "4000 nodes of 3000"),
-        ({"candidates": 10**6}, "explore for longer"),
+        ({"candidates": 10**6}, "explore more"),
         ({"pretrained": True, "layouts": (0, 1)}, "layout 0"),
-        ({"seeds": ()}, "a seed"),
+        ({"seeds": ()}, "seeds is"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(given, message):
@@ -115,3 +115,8 @@ def test_settings_that_cannot_be_are_refused(given, message):
 def test_cleanup_steps_end_the_schedule():
     assert SafetySettings(cleanup_steps=90, checkpoints=(50, 100)).schedule == [50, 90]
     assert SafetySettings(cleanup_steps=0).schedule == []
+
+
+def test_no_two_purposes_of_a_piece_share_a_seed():
+    for numbers in ((0, 1), (1, 0)):
+        assert len({seed_for("safety", numbers, purpose) for purpose in Purpose}) == len(Purpose)

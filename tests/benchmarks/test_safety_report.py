@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.benchmarks import tables
-from sgm.benchmarks.safety import drawings as safety_pictures
-from sgm.benchmarks.safety import figure_data as safety_evidence
-from sgm.benchmarks.safety import figures as safety_figures
-from sgm.benchmarks.safety import ground_truth as safety_truth
-from sgm.benchmarks.safety import report as safety_report
+from sgm.benchmarks import map_plots, plots, tables
+from sgm.benchmarks import page as pages
+from sgm.benchmarks.ground_truth import largest_component
+from sgm.benchmarks.safety import figure_data, figures
 from sgm.benchmarks.safety import tables as safety_tables
+from sgm.benchmarks.safety.report import console, report
 from sgm.envs.safety import layouts as safety_layouts
 from sgm.navigation import wilson
 
@@ -29,22 +28,43 @@ METHODS, POLICIES, AGENTS, STEPS = ("uniform", "two-way"), ("first-failure", "be
 HOME = "layout0/seed1"
 FIGURES = {f"{name}-layout0" for name in ("rooms", "success", "reasons", "lengths", "memory", "similarity", "episode")}
 DRAWN = {
-    safety_figures: ("success_curves", "reasons", "edge_lengths"),
-    safety_pictures: ("rooms", "memory_stages", "similarity", "episode"),
+    plots: ("success_curves", "edge_lengths"),
+    map_plots: ("memory_stages", "episode"),
+    figures: ("draw_rooms", "draw_reasons", "draw_similarity"),
 }
+
+
+def write_report(folder):
+    return pages.write_report(report, folder)
 
 
 def row(method="two-way", policy="belief", agent="plain", seed=0, steps=0, successes=20, layout=0, **other):
     return {
-        "environment": f"safety:rooms{layout}", "layout": layout, "method": method, "policy": policy, "agent": agent,
-        "seed": seed, "phase": "cleaned" if steps else "initial", "cleanup_steps": steps,
-        "cleanup_seconds": 12.5 if steps else None, "episodes": 80, "successes": successes,
-        "success_rate": successes / 80, "ci95": list(wilson(successes, 80)), "mean_steps": 101.5,
-        "reasons": {"time": 80 - successes, "no path": 0}, "seconds_per_action": 0.0034, "nodes": 60,
-        "edges": 345 - steps, "largest_part": 57 if steps else 60, "false_edges": 0.0625 if steps else 0.125,
+        "environment": f"safety:rooms{layout}",
+        "layout": layout,
+        "method": method,
+        "policy": policy,
+        "agent": agent,
+        "seed": seed,
+        "phase": "cleaned" if steps else "initial",
+        "cleanup_steps": steps,
+        "cleanup_seconds": 12.5 if steps else None,
+        "episodes": 80,
+        "successes": successes,
+        "success_rate": successes / 80,
+        "ci95": list(wilson(successes, 80)),
+        "mean_steps": 101.5,
+        "reasons": {"time": 80 - successes, "no path": 0},
+        "seconds_per_action": 0.0034,
+        "nodes": 60,
+        "edges": 345 - steps,
+        "largest_part": 57 if steps else 60,
+        "false_edges": 0.0625 if steps else 0.125,
         "true_part": 51,
-        "false_starts": 0.15, "false_goals": 0.2, **other,
-    }  # fmt: skip
+        "false_starts": 0.15,
+        "false_goals": 0.2,
+        **other,
+    }
 
 
 def some_rows():
@@ -60,19 +80,35 @@ def some_rows():
 
 def write_results(folder, rows, **other):
     choice = {
-        "name": "tau_a", "asked": 60, "value": 4.3219, "nodes": 61, "edges": 345, "largest_part": 59, "redrawn": 2,
-        "within_tolerance": False, "settings": {"tau_a": 4.3219, "tau_p": 5.5}, "tried": 9,
-    }  # fmt: skip
+        "name": "tau_a",
+        "asked": 60,
+        "value": 4.3219,
+        "nodes": 61,
+        "edges": 345,
+        "largest_part": 59,
+        "redrawn": 2,
+        "within_tolerance": False,
+        "settings": {"tau_a": 4.3219, "tau_p": 5.5},
+        "tried": 9,
+    }
     judged = {
-        "auc": 0.97451, "precision": {"0.3": {"precision": 0.71, "false": 0.194}, "0.1": {"false": 0.065}},
+        "auc": 0.97451,
+        "precision": {"0.3": {"precision": 0.71, "false": 0.194}, "0.1": {"false": 0.065}},
         "calibration": {"c": 12.3, "T": 1.31, "longest": 10.0, "medians": {"1": 1.0, "5": 4.44, "9": 9.0, "10": 9.9}},
-    }  # fmt: skip
+    }
     content = {
-        "schema": 1, "command": "sgm run safety --out <here>", "date": "2025-01-02T03:04:05+00:00",
-        "versions": {"python": "3.99.1"}, "machine": "Abacus, 2 cores", "settings": {"layouts": [0], "note": "<b>&"},
-        "agent": {"radius": 0.321}, "quality": {HOME: {"distance": judged}, "layout0/seed2": None},
-        "thresholds": {f"{HOME}/both": choice}, "rows": rows, **other,
-    }  # fmt: skip
+        "schema": 1,
+        "command": "sgm run safety --out <here>",
+        "date": "2025-01-02T03:04:05+00:00",
+        "versions": {"python": "3.99.1"},
+        "machine": "Abacus, 2 cores",
+        "settings": {"layouts": [0], "note": "<b>&"},
+        "agent": {"radius": 0.321},
+        "quality": {HOME: {"distance": judged}, "layout0/seed2": None},
+        "thresholds": {f"{HOME}/both": choice},
+        "rows": rows,
+        **other,
+    }
     (folder / "results.json").write_text(json.dumps(content))
 
 
@@ -82,7 +118,7 @@ def build(places, aliased):
     seen[aliased] = seen[aliased][::-1]
     apart = np.linalg.norm(seen[:, None] - seen, axis=-1).astype(np.float32) * 5
     memory = sgm.SparseGraphicalMemory(sgm.TableDistance(apart), criterion="none", tau_p=None, max_dist=9.0, k=4)
-    memory.extend(np.arange(len(places)))
+    memory.extend(np.arange(len(places)), attributes={"pose": places})
     return memory
 
 
@@ -91,7 +127,6 @@ def write_memories(home, places, random):
         memory = build(places, random.random(len(places)) < 0.2)
         edges = memory.edges()
         (home / method).mkdir(parents=True)
-        np.save(home / method / "places.npy", places)
         memory.save(home / method / "built.sgm")
         for policy in POLICIES:
             for u, v in zip(edges.source[:40:4], edges.target[:40:4], strict=True):
@@ -100,21 +135,29 @@ def write_memories(home, places, random):
             memory.save(home / method / policy / "memory.sgm")
 
 
-def write_evidence(home, places, random):
-    pictures = random.integers(0, 255, (12, 8, 8, 3), np.uint8)
-    content = {"reference": pictures[0], "reference_pose": places[0], "references": 200, "views": pictures[:8]}
+def write_images(home, places, random):
+    images = random.integers(0, 255, (12, 8, 8, 3), np.uint8)
+    content = {"reference": images[0], "reference_pose": places[0], "references": 200, "views": images[:8]}
     for name, shown in (("perceptual", 12), ("two-way", 3)):
         content |= {
-            f"{name}_pictures": pictures[:shown], f"{name}_poses": places[:shown], f"{name}_turned": np.arange(shown),
-            f"{name}_apart": np.linspace(0, 2, shown), f"{name}_passed": [shown, 1], f"{name}_sample": [400, 30],
-        }  # fmt: skip
-    np.savez(home / "evidence.npz", view_poses=places[:8], sources=["", "two-way", "two-way"], **content)
+            f"{name}_images": images[:shown],
+            f"{name}_poses": places[:shown],
+            f"{name}_turned": np.arange(shown),
+            f"{name}_apart": np.linspace(0, 2, shown),
+            f"{name}_passed": [shown, 1],
+            f"{name}_sample": [400, 30],
+        }
+    np.savez(home / "images.npz", view_poses=places[:8], sources=["", "two-way", "two-way"], **content)
     trace = {
-        "method": "two-way", "goal": places[50].tolist(), "start": places[0].tolist(), "success": True,
-        "observations": places[:30].tolist(), "waypoints": [1] * 30,
+        "method": "two-way",
+        "goal": places[50].tolist(),
+        "start": places[0].tolist(),
+        "success": True,
+        "observations": places[:30].tolist(),
+        "waypoints": [1] * 30,
         "plans": [{"step": 0, "nodes": [1, 2, 3]}, {"step": 9, "nodes": [4, 5]}],
         "cuts": [{"step": 9, "u": 2, "v": 3, "length": 1.5, "blocked": True}],
-    }  # fmt: skip
+    }
     (home / "episode.json").write_text(json.dumps(trace))
 
 
@@ -129,13 +172,13 @@ def run_folder(tmp_path_factory, layout):
     write_results(folder, some_rows())
     places = layout.draw_poses(random, 60).astype(np.float32)
     write_memories(folder / HOME, places, random)
-    write_evidence(folder / HOME, places, random)
+    write_images(folder / HOME, places, random)
     return folder
 
 
 @pytest.fixture(scope="module")
 def page(run_folder):
-    return safety_report.write_report(run_folder).read_text(encoding="utf-8")
+    return write_report(run_folder).read_text(encoding="utf-8")
 
 
 @pytest.fixture
@@ -149,11 +192,13 @@ def undrawn(monkeypatch):
     """All that figures are drawn from is read, which is quick, and nothing is drawn."""
     for module, names in DRAWN.items():
         for name in names:
-            monkeypatch.setattr(module, name, lambda path, *data: path.write_bytes(b"PNG"))
+            monkeypatch.setattr(module, name, lambda path, *_, **__: path.write_bytes(b"PNG"))
 
 
 def not_drawn(page):
-    return dict(re.findall(r'<p class="note">([\w-]+)\.png was not drawn: ([^<]*)</p>', page))
+    """Why figures were not drawn, by name."""
+    notes = re.findall(r'<p class="note">Not drawn: (.*?), because ([^<]*)</p>', page)
+    return {name.removesuffix(".png"): reason for names, reason in notes for name in names.split(", ")}
 
 
 def cells(table):
@@ -191,34 +236,44 @@ def test_the_page_has_every_pooled_number_with_its_interval_and_every_seed(page)
 
 
 @pytest.mark.parametrize(
-    ("name", "figures"),
+    ("name", "undrawn_figures"),
     [
-        (f"{HOME}/evidence.npz", {}),
+        (f"{HOME}/images.npz", {}),
         (f"{HOME}/episode.json", {}),
         (f"{HOME}/two-way/belief/memory.sgm", {}),
-        (f"{HOME}/two-way/places.npy", {"lengths-layout0", "memory-layout0", "episode-layout0"}),
         (f"{HOME}/two-way/built.sgm", {"memory-layout0", "episode-layout0"}),
     ],
 )
 @pytest.mark.usefixtures("undrawn")
-def test_what_is_missing_is_left_out_and_the_rest_is_drawn(copy, name, figures):
+def test_what_is_missing_is_left_out_and_the_rest_is_drawn(copy, name, undrawn_figures):
     (copy / name).unlink()
-    problems = not_drawn(safety_report.write_report(copy).read_text())
-    assert problems == dict.fromkeys(figures, f"the run has no {name}")
+    problems = not_drawn(write_report(copy).read_text())
+    assert problems == dict.fromkeys(undrawn_figures, f"the run has no {name}")
 
 
 def test_what_is_damaged_is_named_and_the_rest_is_drawn(copy):
-    for name in ("evidence.npz", "episode.json", "two-way/built.sgm"):
+    for name in ("images.npz", "episode.json", "two-way/built.sgm"):
         (copy / HOME / name).write_text("{}")
-    problems = not_drawn(safety_report.write_report(copy).read_text())
+    problems = not_drawn(write_report(copy).read_text())
     assert problems.keys() == {f"{name}-layout0" for name in ("similarity", "episode", "lengths", "memory")}
-    assert problems["similarity-layout0"].startswith(f"{HOME}/evidence.npz cannot be read")
+    assert problems["similarity-layout0"].startswith(f"{HOME}/images.npz cannot be read")
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_memories_of_version_1_are_said_to_have_no_poses_in_one_note(copy):
+    for path in copy.rglob("*.sgm"):
+        memory = sgm.SparseGraphicalMemory.load(path, None)
+        del memory.attributes["pose"]
+        memory.save(path)
+    page = write_report(copy).read_text()
+    assert not_drawn(page).keys() == {"lengths-layout0", "memory-layout0", "episode-layout0"}
+    assert page.count("has no attribute &#x27;pose&#x27;") == 1
 
 
 @pytest.mark.usefixtures("undrawn")
 def test_layouts_have_figures_of_their_own(copy):
     write_results(copy, some_rows() + [{**each, "layout": 3, "environment": "safety:rooms3"} for each in some_rows()])
-    page = safety_report.write_report(copy).read_text()
+    page = write_report(copy).read_text()
     assert "Figures, layout 3" in page and "safety:rooms0, safety:rooms3" in page
     drawn = {path.stem for path in (copy / "figures").iterdir()}
     assert drawn == FIGURES | {"rooms-layout3", "success-layout3", "reasons-layout3", "lengths-layout3"}
@@ -226,11 +281,11 @@ def test_layouts_have_figures_of_their_own(copy):
 
 def test_a_run_that_has_just_begun_has_a_page(tmp_path):
     write_results(tmp_path, [row()], quality=None, settings=None, agent=None, thresholds=None)
-    problems = not_drawn(safety_report.write_report(tmp_path).read_text())
+    problems = not_drawn(write_report(tmp_path).read_text())
     assert problems["success-layout0"] == "no method with cleanup was run"
     assert problems["lengths-layout0"] == "no memory has an edge"
     (tmp_path / "results.json").write_text(json.dumps({"schema": 1, "rows": []}))
-    assert "no results yet" in safety_report.write_report(tmp_path).read_text()
+    assert "no results yet" in write_report(tmp_path).read_text()
 
 
 def test_optional_fields_of_rows_may_be_missing(tmp_path):
@@ -239,12 +294,12 @@ def test_optional_fields_of_rows_may_be_missing(tmp_path):
         for name in ("reasons", "largest_part", "false_edges", "false_starts", "false_goals", "cleanup_seconds"):
             del each[name]
     (tmp_path / "results.json").write_text(json.dumps({"schema": 1, "rows": rows}))
-    assert "two-way" in safety_report.write_report(tmp_path).read_text()
+    assert "two-way" in write_report(tmp_path).read_text()
 
 
 def test_without_matplotlib_the_page_says_what_to_install(copy, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    problems = not_drawn(safety_report.write_report(copy).read_text())
+    problems = not_drawn(write_report(copy).read_text())
     assert problems.keys() == FIGURES and all("[viz]" in text for text in problems.values())
 
 
@@ -252,7 +307,7 @@ def test_without_matplotlib_the_page_says_what_to_install(copy, monkeypatch):
 
 
 def test_the_console_has_a_line_for_each_method_policy_and_agent():
-    success, memories = safety_report.console_table(some_rows()).split("\n\n")
+    success, memories = tables.console(console(some_rows())).split("\n\n")
     lines = success.splitlines()
     assert len(lines) == 2 + 8 and lines[0].startswith("Method") and len(memories.splitlines()) == 2 + 4
     low, high = wilson(43, 160)
@@ -263,17 +318,19 @@ def test_the_console_has_a_line_for_each_method_policy_and_agent():
 def test_the_papers_numbers_stand_beside_its_methods():
     methods = ("consptm", "perceptual", "two-way", "both")
     table = safety_tables.success_table([row(method, steps=steps) for method in methods for steps in STEPS])
-    without, with_cleanup = (place for place, head in enumerate(table.heads) if head == "Paper")
+    without, with_cleanup = (table.heads.index(head) for head in ("Paper w/o", "Paper w/"))
     found = {line[0]: (line[without], line[with_cleanup]) for line in cells(table)}
     assert found == {
-        "dense (ConSPTM)": ("–", "68.2 ± 4.1 %"), "perceptual": ("31.8 ± 3.6 %", "77.0 ± 2.5 %"),
-        "two-way": ("38.2 ± 3.8 %", "92.9 ± 1.2 %"), "two-way and perceptual": ("–", "92.9 ± 1.4 %"),
-    }  # fmt: skip
+        "dense (ConSPTM)": ("–", "68.2 ± 4.1 %"),
+        "perceptual": ("31.8 ± 3.6 %", "77.0 ± 2.5 %"),
+        "two-way": ("38.2 ± 3.8 %", "92.9 ± 1.2 %"),
+        "two-way and perceptual": ("–", "92.9 ± 1.4 %"),
+    }
 
 
 def test_methods_come_in_the_papers_order_whatever_the_order_of_rows():
     rows = [row(method, agent=agent) for method in ("both", "uniform", "consptm") for agent in reversed(AGENTS)]
-    assert [(key.agent, key.method) for key in safety_tables.pooled(rows)] == [
+    assert [(each["agent"], each["method"]) for each in safety_tables.ordered(rows)] == [
         (agent, method) for agent in AGENTS for method in ("consptm", "uniform", "both")
     ]
 
@@ -282,15 +339,27 @@ def test_the_table_of_memories_has_means_over_seeds_before_and_after_cleanup():
     rows = [row(seed=seed, steps=steps) for seed in (0, 1) for steps in (0, 50, 100)]
     (line,) = cells(safety_tables.memory_table(rows))
     assert line == [
-        "two-way", "belief", "60", "345", "245", "12.5 %", "6.2 %", "100.0 %", "85.0 %", "95.0 %", "15.0 %",
-        "20.0 %", "25",
-    ]  # fmt: skip
+        "two-way",
+        "belief",
+        "60",
+        "345",
+        "245",
+        "12.5 %",
+        "6.2 %",
+        "100.0 %",
+        "85.0 %",
+        "95.0 %",
+        "15.0 %",
+        "20.0 %",
+        "25",
+    ]
 
 
 def test_thresholds_and_calibration_are_said(page):
     assert "<td>layout0/seed1</td><td>two-way and perceptual</td><td>τ_a, steps</td><td>4.32</td><td>5.5</td>" in page
     assert "<td>61<small>off target</small></td>" in page
-    assert "<td>0.9745</td><td>–</td><td>6.5 %</td><td>71.0 %</td><td>19.4 %</td><td>12.3</td><td>1.31</td>" in page
+    numbers = ("0.9745", "–", "–", "6.5 %", "–", "71.0 %", "19.4 %", "12.3", "1.31")
+    assert "".join(f"<td>{number}</td>" for number in numbers) in page
     assert "Median at 10 steps" in page and "layout0/seed2</td>" not in page
 
 
@@ -304,30 +373,34 @@ def test_a_seed_that_is_not_done_yet_does_not_hide_the_stage_that_all_have_reach
 
 def test_methods_are_compared_on_the_same_tasks_of_the_seeds_that_both_have():
     rows = [
-        row("two-way", seed=0, outcomes="1101"), row("two-way", seed=1, outcomes="1111"),
-        row("uniform", seed=0, outcomes="1010"), row("consptm", seed=0),
-        row("two-way", seed=0, steps=50, outcomes="1111"), row("uniform", seed=0, steps=50, outcomes="0010"),
-        row("two-way", "first-failure", outcomes="0000"), row("uniform", "first-failure", outcomes="1110"),
-    ]  # fmt: skip
+        row("two-way", seed=0, outcomes="1101"),
+        row("two-way", seed=1, outcomes="1111"),
+        row("uniform", seed=0, outcomes="1010"),
+        row("consptm", seed=0),
+        row("two-way", seed=0, steps=50, outcomes="1111"),
+        row("uniform", seed=0, steps=50, outcomes="0010"),
+        row("two-way", "first-failure", outcomes="0000"),
+        row("uniform", "first-failure", outcomes="1110"),
+    ]
     table = safety_tables.comparison_table(rows, others=("uniform", "consptm", "both"))
-    assert table.heads == ["Policy", "Agent", "Cleanup steps", "two-way over uniform", "two-way over dense (ConSPTM)"]
-    cells = {(line[0].text, line[2].text): line[3:] for line in table.lines}
+    assert table.heads == ["Method", "Policy", "Cleanup steps", "Over uniform", "Over dense (ConSPTM)"]
+    cells = {(line[1].text, line[2].text): line[3:] for line in table.lines}
     nothing = tables.Cell(tables.NONE)
     assert cells == {
-        ("belief", "0"): [tables.Cell("+25.0", "[-47.3, +80.6]"), nothing],
+        ("belief", "initial"): [tables.Cell("+25.0", "[-47.3, +80.6]"), nothing],
         ("belief", "50"): [tables.Cell("+75.0", "[-1.6, +100.0]"), nothing],
-        ("first-failure", "0"): [tables.Cell("-75.0", "[-100.0, +1.6]"), nothing],
+        ("first-failure", "initial"): [tables.Cell("-75.0", "[-100.0, +1.6]"), nothing],
     }
     assert not safety_tables.comparison_table(rows, "uniform", ["both"]).lines
 
 
-# -- evidence ----------------------------------------------------------------------------------------------------
+# -- figure data ----------------------------------------------------------------------------------------------------
 
 
 def test_the_perceptual_check_orders_by_gap_and_knows_what_is_false():
     places = np.array([[0, 0], [0.5, 0], [3, 0], [0, 0.2]], np.float32)
-    check = safety_evidence.Perceptual(np.array([[0.0], [2], [1], [9]], np.float32), 2.5, True)
-    found = safety_evidence.passed(check, 0, places)
+    check = figure_data.Perceptual(np.array([[0.0], [2], [1], [9]], np.float32), 2.5, True)
+    found = figure_data.passed(check, 0, places)
     assert found.rows.tolist() == [2, 1] and found.false.tolist() == [True, False]
 
 
@@ -346,8 +419,8 @@ def test_the_two_way_check_is_the_one_that_building_makes(scope):
             merging = sgm.SparseGraphicalMemory(sgm.TableDistance(table), **settings)
             given = memory._nodes, memory._graph, memory._log
             merging._set_up(merging.distance, None, merging.settings, merging.policy, *given)
-            check = safety_evidence.TwoWay(table, nodes, merging.settings)
-            alike = picture in safety_evidence.passed(check, reference, np.zeros((7, 2))).rows
+            check = figure_data.TwoWay(table, nodes, merging.settings)
+            alike = picture in figure_data.passed(check, reference, np.zeros((7, 2))).rows
             assert alike == (merging.add(picture) == 0)  # the reference is the first node, and the first that passes
             merges += alike
     assert 50 < merges < 700
@@ -355,8 +428,8 @@ def test_the_two_way_check_is_the_one_that_building_makes(scope):
 
 def test_a_picture_without_neighbours_is_like_nothing():
     settings = sgm.SparseGraphicalMemory(sgm.TableDistance(np.zeros((1, 1))), max_dist=9.0).settings
-    check = safety_evidence.TwoWay(np.full((3, 3), 10, np.float32), np.array([1, 2]), settings)
-    assert not len(safety_evidence.passed(check, 0, np.zeros((3, 2))).rows)
+    check = figure_data.TwoWay(np.full((3, 3), 10, np.float32), np.array([1, 2]), settings)
+    assert not len(figure_data.passed(check, 0, np.zeros((3, 2))).rows)
 
 
 def trace(success=True, cuts=(), plans=(0,), steps=60):
@@ -374,14 +447,14 @@ def test_the_episode_shown_is_a_success_with_one_blocked_edge_and_a_second_plan(
         trace(cuts=[(25, 1.6, True), (50, 1.6, True)], plans=(0, 25, 50)),
         trace(cuts=[(5 * number, 1.0, True) for number in range(1, 9)], plans=range(0, 45, 5)),
     ]
-    assert max([*others, best], key=safety_evidence._clarity) is best
-    assert max(others[:2], key=safety_evidence._clarity) is others[1]
+    assert max([*others, best], key=figure_data._clarity) is best
+    assert max(others[:2], key=figure_data._clarity) is others[1]
 
 
 def test_a_cut_is_told_with_its_length_and_whether_a_wall_is_in_the_way(layout):
     places = np.array([[0.9, 0.9, 0], [0.9, 1.1, 0], [2.7, 2.7, 0]], np.float32)  # through the corner of four rooms
     walked = SimpleNamespace(asdict=lambda: {"cuts": [{"step": 1, "u": 0, "v": 1}, {"step": 2, "u": 0, "v": 2}]})
-    near, far = safety_evidence._told(walked, places, layout)["cuts"]
+    near, far = figure_data._told(walked, places, layout)["cuts"]
     assert near["length"] == pytest.approx(0.2) and not near["blocked"]
     assert far["length"] == pytest.approx(np.hypot(1.8, 1.8)) and far["blocked"]
 
@@ -389,26 +462,33 @@ def test_a_cut_is_told_with_its_length_and_whether_a_wall_is_in_the_way(layout):
 def test_evidence_is_out_of_date_when_a_better_method_has_come(copy):
     home = copy / HOME
     (home / "two-way" / "choice.json").write_text("{}")
-    assert safety_evidence.sources(home) == ["", "two-way", "two-way"] and safety_evidence.is_written(home)
+    assert figure_data.sources(home) == ["", "two-way", "two-way"] and figure_data.is_written(home)
     (home / "both").mkdir()
     (home / "both" / "choice.json").write_text("{}")
-    assert not safety_evidence.is_written(home)
-    (home / "evidence.npz").unlink()
-    assert not safety_evidence.is_written(home)
+    assert not figure_data.is_written(home)
+    (home / "images.npz").unlink()
+    assert not figure_data.is_written(home)
 
 
 # -- figures -----------------------------------------------------------------------------------------------------
 
 
 def test_figures_say_what_they_cannot_draw(tmp_path, layout):
-    with pytest.raises(sgm.SGMError, match="in which an edge failed"):
-        safety_pictures.episode(tmp_path / "x.png", layout, [[0, 0, 0]], None, {"cuts": []})
+    with pytest.raises(sgm.InputError, match="1 views from 0 poses"):
+        figures.draw_rooms(tmp_path / "x.png", layout, np.zeros((1, 8, 8, 3)))
     with pytest.raises(sgm.SGMError, match="no method was evaluated"):
-        safety_figures.reasons(tmp_path / "x.png", [])
+        figures.draw_reasons(tmp_path / "x.png", [])
     with pytest.raises(sgm.InputError, match="expected finite"):
-        safety_pictures.memory_stages(tmp_path / "x.png", layout, [[np.nan, 0, 0]], [])
+        map_plots.memory_stages(tmp_path / "x.png", None, [[np.nan, 0]], [])
 
 
-def test_nodes_outside_the_largest_part_are_known():
-    edges = sgm.Edges(np.array([0, 1, 2, 2]), np.array([1, 2, 0, 3]), np.ones(4, np.float32))
-    assert safety_truth.largest_part(5, edges).tolist() == [True, True, True, False, False]
+@pytest.mark.usefixtures("undrawn")
+def test_an_episode_without_a_failed_edge_is_not_shown(copy):
+    path = copy / HOME / "episode.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "cuts": []}))
+    assert "in which an edge failed" in not_drawn(write_report(copy).read_text())["episode-layout0"]
+
+
+def test_nodes_outside_the_largest_strongly_connected_component_are_known():
+    source, target = np.array([0, 1, 2, 2]), np.array([1, 2, 0, 3])
+    assert largest_component(5, source, target).tolist() == [True, True, True, False, False]

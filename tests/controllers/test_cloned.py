@@ -17,8 +17,10 @@ from sgm.controllers.cloned import (  # noqa: E402
     Inverse,
     action_accuracy,
     draw_triples,
+    train,
     train_cloned,
 )
+from sgm.data.experience import Experience  # noqa: E402
 from sgm.errors import InputError, StoreError  # noqa: E402
 from sgm.learning.encoders import digest, to_input  # noqa: E402
 
@@ -48,12 +50,12 @@ def test_it_learns_to_act_in_walks_it_has_not_seen(trained):
     assert accuracy[0] > accuracy[1]
 
 
-def test_logits_are_those_of_the_trained_network(trained):
+def test_outputs_are_those_of_the_trained_network(trained):
     frames = corridor(1, 30, 3)[0][0]
     with torch.inference_mode():
         stacked = np.concatenate([frames[:-2], frames[1:-1], frames[2:]], axis=3)
         expected = trained.network(to_input(stacked)).numpy()
-    np.testing.assert_allclose(trained.logits(frames[:-2], frames[1:-1], frames[2:]), expected, atol=1e-3)
+    np.testing.assert_allclose(trained.outputs(frames[1:-1], frames[2:], frames[:-2]), expected, atol=1e-3)
 
 
 def test_goals_are_ahead_and_there_is_a_picture_before():
@@ -69,8 +71,8 @@ def test_it_comes_back_from_its_file(trained, tmp_path: Path):
     back = ClonedController.load(tmp_path / "c.safetensors")
     assert back.actions == 2 and back.config == TINY and back.size == (16, 12)
     frames = corridor(1, 30, 3)[0][0]
-    args = frames[:-2], frames[1:-1], frames[2:]
-    np.testing.assert_array_equal(back.logits(*args), trained.logits(*args))
+    args = frames[1:-1], frames[2:], frames[:-2]
+    np.testing.assert_array_equal(back.outputs(*args), trained.outputs(*args))
     (tmp_path / "c.safetensors").write_bytes(b"anything")
     with pytest.raises(StoreError):
         ClonedController.load(tmp_path / "c.safetensors")
@@ -113,8 +115,79 @@ def test_wrong_input_is_refused(trained):
         train_cloned(frames, actions, 1, TINY)
     with pytest.raises(InputError, match="expected at least 10"):
         action_accuracy(trained, frames[:, :9], actions[:, :8])
-    with pytest.raises(InputError, match="goals are uint8"):
-        trained.logits(frames[0], frames[0], frames[0, :, 1:])
-    with pytest.raises(InputError, match="expected as many of each"):
-        trained.logits(frames[0], frames[0], frames[0, 1:])
-    assert trained.logits(*[frames[0, :0]] * 3).shape == (0, 2)
+    with pytest.raises(InputError, match="targets are uint8"):
+        trained.outputs(frames[0], frames[0, :, 1:])
+    with pytest.raises(InputError, match="13 previous, 13 observations, 12 targets: expected as many of each"):
+        trained.outputs(frames[0], frames[0, 1:])
+    assert trained.outputs(*[frames[0, :0]] * 3).shape == (0, 2)
+
+
+def test_without_a_previous_image_the_current_one_is_taken(trained):
+    frames = corridor(1, 30, 3)[0][0]
+    assert trained.uses_previous
+    np.testing.assert_array_equal(
+        trained.outputs(frames[1:], frames[:-1]), trained.outputs(frames[1:], frames[:-1], frames[1:])
+    )
+
+
+# -- from experience ---------------------------------------------------------------------------------------------
+
+
+def images_as_experience(episodes: int, seed: int) -> Experience:
+    """Walks of different length along the corridor."""
+    frames, actions = corridor(episodes, 40, seed)
+    lengths = 20 + np.arange(episodes) % 21
+    taken = np.concatenate([actions, actions[:, :1]], axis=1)
+    rows = [(frames[e, :n], taken[e, :n], np.full(n, e)) for e, n in enumerate(lengths)]
+    observations, chosen, numbers = (np.concatenate(part) for part in zip(*rows, strict=True))
+    return Experience(observations, numbers, chosen)
+
+
+def plane(episodes: int, steps: int, seed: int) -> Experience:
+    """A point pushed by (dx, dy) in −2 … 2; observations are position and a useless number, goals the position."""
+    random = np.random.default_rng(seed)
+    actions = random.uniform(-2, 2, (episodes, steps, 2)).astype(np.float32)
+    moves = np.concatenate([random.uniform(-5, 5, (episodes, 1, 2)), actions[:, :-1]], axis=1)
+    places = moves.cumsum(axis=1).reshape(-1, 2)
+    observations = np.concatenate([places, random.normal(size=(len(places), 1))], axis=1)
+    return Experience(observations, np.repeat(np.arange(episodes), steps), actions.reshape(-1, 2), places)
+
+
+def test_it_learns_discrete_actions_from_images_in_episodes_of_any_length():
+    controller = train(images_as_experience(20, 1), TINY, standardise=True, progress=False)
+    assert controller.actions == 2 and controller.uses_previous and not controller.config.continuous
+    assert action_accuracy(controller, *corridor(10, 40, 2), lags=1, samples=300)[0] > 0.8
+
+
+def test_it_learns_continuous_actions_towards_goals_of_another_shape(tmp_path: Path):
+    controller = train(plane(30, 40, 0), reach=1, iterations=400, width=64, hidden=64, progress=False)
+    assert controller.config.continuous and not controller.uses_previous and controller.size == (3, 2)
+    held = plane(5, 40, 1)
+    now = np.flatnonzero(np.diff(held.episodes, append=9) == 0)
+    actions = controller(held.observations[now], held.goals[now + 1], previous=held.observations[now])
+    assert np.abs(actions - held.actions[now]).mean() < 0.3 and np.abs(actions).max() <= 2
+    far = controller(held.observations[:1], held.goals[:1] + np.array([50.0, 0.0]))
+    assert far[0, 0] == pytest.approx(2, abs=0.01)  # never more than what was seen
+    controller.save(tmp_path / "c.safetensors")
+    back = ClonedController.load(tmp_path / "c.safetensors")
+    np.testing.assert_array_equal(back(held.observations, held.goals), controller(held.observations, held.goals))
+
+
+def test_images_are_flattened_for_a_perceptron():
+    controller = train(images_as_experience(20, 1), encoder="mlp", iterations=3, reach=2, progress=False)
+    frames = corridor(1, 5, 0)[0][0]
+    assert controller(frames[:-1], frames[1:]).shape == (5,)
+
+
+def test_experience_that_cannot_be_learned_from_is_refused():
+    data = plane(2, 5, 0)
+    with pytest.raises(InputError, match="no actions"):
+        train(Experience(data.observations, data.episodes))
+    with pytest.raises(InputError, match="integers \\(n,\\) of a Discrete space or floats"):
+        train(Experience(data.observations, data.episodes, np.zeros((10, 2), int)))
+    with pytest.raises(InputError, match="data is ndarray: expected sgm.Experience"):
+        train(data.observations)
+    with pytest.raises(InputError, match="raech is no setting: expected encoder, width"):
+        train(data, raech=3)
+    with pytest.raises(InputError, match="encoder is 'small', but observations are vectors"):
+        train(data, encoder="small")

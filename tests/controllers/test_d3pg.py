@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
-from pathlib import Path
 
 import gymnasium as gym
 import numpy as np
@@ -16,8 +14,10 @@ pytest.importorskip("safetensors")
 from gymnasium.vector import AutoresetMode  # noqa: E402
 
 from sgm.controllers.d3pg import D3PG, Actor, D3PGConfig, Replay, one_step_more, one_thread, train  # noqa: E402
+from sgm.controllers.d3pg_reference import ReferenceD3PG  # noqa: E402
 from sgm.distances.sorb import DistributionalDistance  # noqa: E402
 from sgm.errors import InputError, StoreError  # noqa: E402
+from sgm.navigation.rollout import Stream  # noqa: E402
 
 TINY = D3PGConfig(iterations=60, batch_size=8, hidden=16, initial_steps=40, checkpoint_every=20)
 
@@ -54,6 +54,10 @@ def make_env(count: int = 4, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> g
     return gym.vector.SyncVectorEnv([BoxEnv] * count, autoreset_mode=mode)
 
 
+def make_stream(count: int = 4, mode: AutoresetMode = AutoresetMode.NEXT_STEP) -> Stream:
+    return Stream(make_env(count, mode))
+
+
 def batch_for(learner: D3PG, count: int, seed: int = 0) -> torch.Tensor:
     random = np.random.default_rng(seed)
     places, goals, following = random.random((3, count, 2))
@@ -64,13 +68,6 @@ def batch_for(learner: D3PG, count: int, seed: int = 0) -> torch.Tensor:
 
 def weights(learner: D3PG) -> torch.Tensor:
     return torch.cat([tensor.flatten() for tensor in learner.networks.tensors().values()])
-
-
-@pytest.fixture
-def separate(monkeypatch):
-    """The benchmark's baseline: three separate critics in a loop, autograd, torch.optim.Adam."""
-    monkeypatch.syspath_prepend(Path(__file__).parents[2])
-    return importlib.import_module("speed.d3pg").SeparateD3PG
 
 
 # What it learns from
@@ -94,7 +91,7 @@ def test_only_real_steps_are_stored_and_a_time_limit_is_not_an_arrival(mode, mon
     stored = []
     monkeypatch.setattr(Replay, "add", lambda self, rows, add=Replay.add: (stored.append(rows), add(self, rows)))
     config = dataclasses.replace(TINY, initial_steps=800, iterations=5)
-    learner = train(make_env(mode=mode), config, progress=False)
+    learner = train(make_stream(mode=mode), config, progress=False)
     rows, columns = torch.cat(stored), learner.transitions
     now, following, reached = rows[:, columns.now], rows[:, columns.next], rows[:, -1].bool()
     assert torch.allclose(following[:, :2], (now[:, :2] + 0.2 * rows[:, columns.action]).clamp(0, 1), atol=1e-6)
@@ -116,13 +113,13 @@ def test_the_replay_buffer_overwrites_the_oldest_and_samples_what_it_holds():
 # How it updates
 
 
-def test_stacked_critics_and_separate_critics_have_the_same_losses_and_gradients(separate):
+def test_stacked_critics_and_separate_critics_have_the_same_losses_and_gradients():
     learner = D3PG(2, 2, TINY)
     for kind in (learner._critics, learner._actors):
         # Away from the tiny initial outputs, for which all gradients are alike.
         kind.online.add_(0.3 * torch.randn(kind.online.shape, generator=torch.Generator().manual_seed(1)))
         kind.move_targets(1.0)
-    plain, batch = separate(learner), batch_for(learner, 8)
+    plain, batch = ReferenceD3PG(learner), batch_for(learner, 8)
     expected = learner.losses(batch)
     critic_loss, _ = plain.update(batch)
     learner.update(batch[None])
@@ -136,9 +133,9 @@ def test_stacked_critics_and_separate_critics_have_the_same_losses_and_gradients
                 assert torch.allclose(gradient[index], separately, rtol=1e-3, atol=1e-6)
 
 
-def test_after_many_updates_of_both_their_losses_are_the_same(separate):
+def test_after_many_updates_of_both_their_losses_are_the_same():
     learner = D3PG(2, 2, D3PGConfig(hidden=16, batch_size=8, learning_rate=1e-3))
-    plain = separate(learner)
+    plain = ReferenceD3PG(learner)
     for seed in range(0, 20, 5):
         batches = torch.stack([batch_for(learner, 8, seed + index) for index in range(5)])
         learner.update(batches)
@@ -172,7 +169,7 @@ def test_target_networks_move_every_target_period_only():
 
 def test_it_learns_to_reach_goals_and_to_tell_near_from_far():
     config = D3PGConfig(iterations=1500, batch_size=32, hidden=48, bins=8, initial_steps=500, learning_rate=2e-3)
-    learner = train(make_env(20), config, progress=False)
+    learner = train(make_stream(20), config, progress=False)
     reached = {name: play(act) for name, act in {"actor": learner.actor, "random": random_actions()}.items()}
     assert reached["actor"] > 0.8 > 0.6 > reached["random"]
     starts, near, far = np.array([[0.2, 0.2]]), np.array([[0.3, 0.3]]), np.array([[0.9, 0.9]])
@@ -202,16 +199,16 @@ def play(act, count: int = 100, steps: int = 8) -> float:
 
 
 def test_one_seed_gives_one_result_and_another_seed_another():
-    first, second, other = (weights(train(make_env(), TINY, seed=seed, progress=False)) for seed in (3, 3, 4))
+    first, second, other = (weights(train(make_stream(), TINY, seed=seed, progress=False)) for seed in (3, 3, 4))
     assert torch.equal(first, second)
     assert not torch.equal(first, other)
 
 
 def test_a_checkpoint_changes_nothing_and_a_finished_run_is_not_run_again(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
-    learner = train(make_env(), TINY, progress=False, checkpoint=path)
-    assert torch.equal(weights(learner), weights(train(make_env(), TINY, progress=False)))
-    again = train(make_env(), TINY, progress=False, checkpoint=path, resume=True)
+    learner = train(make_stream(), TINY, progress=False, checkpoint=path)
+    assert torch.equal(weights(learner), weights(train(make_stream(), TINY, progress=False)))
+    again = train(make_stream(), TINY, progress=False, checkpoint=path, resume=True)
     assert again.iteration == 60
     assert torch.equal(weights(learner), weights(again))
 
@@ -230,30 +227,30 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_by_bit(tmp_path, monkeypa
 
     monkeypatch.setattr(D3PG, "update", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        train(make_env(), config, seed=1, progress=False, checkpoint=path)
+        train(make_stream(), config, seed=1, progress=False, checkpoint=path)
     monkeypatch.setattr(D3PG, "update", update)
-    resumed = train(make_env(), config, seed=1, progress=False, checkpoint=path, resume=True)
-    whole = train(make_env(), config, seed=1, progress=False)
+    resumed = train(make_stream(), config, seed=1, progress=False, checkpoint=path, resume=True)
+    whole = train(make_stream(), config, seed=1, progress=False)
     assert torch.equal(weights(resumed), weights(whole))
     assert torch.equal(resumed._critics.moments, whole._critics.moments)
 
 
 def test_resume_without_a_checkpoint_starts_from_scratch(tmp_path):
-    learner = train(make_env(), TINY, progress=False, checkpoint=tmp_path / "new.safetensors", resume=True)
-    assert torch.equal(weights(learner), weights(train(make_env(), TINY, progress=False)))
+    learner = train(make_stream(), TINY, progress=False, checkpoint=tmp_path / "new.safetensors", resume=True)
+    assert torch.equal(weights(learner), weights(train(make_stream(), TINY, progress=False)))
 
 
 def test_a_checkpoint_of_another_run_is_refused(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
-    train(make_env(), TINY, progress=False, checkpoint=path)
+    train(make_stream(), TINY, progress=False, checkpoint=path)
     other = dataclasses.replace(TINY, batch_size=9)
     for settings in ({"config": other}, {"config": TINY, "seed": 1}):
         with pytest.raises(StoreError, match="is a checkpoint of"):
-            train(make_env(), progress=False, checkpoint=path, resume=True, **settings)
+            train(make_stream(), progress=False, checkpoint=path, resume=True, **settings)
 
 
 def test_weights_in_a_file_give_the_same_actor_and_the_same_distance(tmp_path):
-    learner = train(make_env(), TINY, progress=False)
+    learner = train(make_stream(), TINY, progress=False)
     learner.save(tmp_path / "weights.safetensors")
     places, goals = np.random.default_rng(0).random((2, 7, 2))
     actor = Actor.load(tmp_path / "weights.safetensors")
@@ -265,19 +262,19 @@ def test_weights_in_a_file_give_the_same_actor_and_the_same_distance(tmp_path):
 
 def test_training_leaves_the_number_of_threads_and_denormal_numbers_as_they_were():
     threads = torch.get_num_threads()
-    train(make_env(), TINY, progress=False)
+    train(make_stream(), TINY, progress=False)
     assert torch.get_num_threads() == threads
     assert (torch.tensor(1e-39) * 1).item() > 0
     with one_thread():
-        train(make_env(), TINY, progress=False)
+        train(make_stream(), TINY, progress=False)
         assert torch.get_num_threads() == 1
         assert (torch.tensor(1e-39) * 1).item() == 0
 
 
 def test_progress_is_shown_only_on_request(capsys):
-    train(make_env(), TINY, progress=False)
+    train(make_stream(), TINY, progress=False)
     assert capsys.readouterr().err == ""
-    train(make_env(), TINY, progress=True)
+    train(make_stream(), TINY, progress=True)
     assert "60/60" in capsys.readouterr().err
 
 
@@ -287,10 +284,18 @@ def test_progress_is_shown_only_on_request(capsys):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("iterations", 0), ("iterations", 7), ("batch_size", 2.5), ("bins", 1), ("learning_rate", -1.0),
-        ("learning_rate", float("nan")), ("target_rate", 2.0), ("noise", -0.1), ("hidden", "256"), ("capacity", True),
+        ("iterations", 0),
+        ("iterations", 7),
+        ("batch_size", 2.5),
+        ("bins", 1),
+        ("learning_rate", -1.0),
+        ("learning_rate", float("nan")),
+        ("target_rate", 2.0),
+        ("noise", -0.1),
+        ("hidden", "256"),
+        ("capacity", True),
     ],
-)  # fmt: skip
+)
 def test_a_bad_hyper_parameter_is_named(field, value):
     with pytest.raises(InputError, match=field):
         D3PGConfig(**{field: value})
@@ -302,11 +307,13 @@ def test_numpy_numbers_are_fine_as_hyper_parameters():
 
 def test_an_environment_that_does_not_fit_is_refused():
     with pytest.raises(InputError, match="observation and desired_goal"):
-        train(gym.make_vec("Pendulum-v1", num_envs=1), TINY, progress=False)
-    env = make_env()
-    env.single_action_space = gym.spaces.Box(0, 1, (2,), np.float32)
+        train(Stream(gym.make_vec("Pendulum-v1", num_envs=1)), TINY, progress=False)
+    stream = make_stream()
+    stream.single_action_space = gym.spaces.Box(0, 1, (2,), np.float32)
     with pytest.raises(InputError, match="RescaleAction"):
-        train(env, TINY, progress=False)
+        train(stream, TINY, progress=False)
+    with pytest.raises(InputError, match=r"expected sgm\.navigation\.rollout\.Stream\(env\)"):
+        train(make_env(), TINY, progress=False)
 
 
 def test_batches_that_do_not_fit_are_refused():
@@ -320,7 +327,7 @@ def test_batches_that_do_not_fit_are_refused():
 @pytest.mark.parametrize("seed", [-1, 0.5, True])
 def test_a_bad_seed_is_named(seed):
     with pytest.raises(InputError, match="seed"):
-        train(make_env(), TINY, seed=seed, progress=False)
+        train(make_stream(), TINY, seed=seed, progress=False)
 
 
 def test_an_actor_names_shapes_it_cannot_use():

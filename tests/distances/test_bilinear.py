@@ -22,7 +22,7 @@ from sgm.distances.bilinear import (  # noqa: E402
     draw_ahead,
     train_bilinear,
 )
-from sgm.distances.precision import quality  # noqa: E402
+from sgm.distances.precision import evaluate_distance  # noqa: E402
 from sgm.errors import InputError, StoreError  # noqa: E402
 from sgm.learning import loop as fitting  # noqa: E402
 
@@ -53,9 +53,9 @@ def trained() -> BilinearDistance:
 def test_it_learns_what_is_near_in_walks_it_has_not_seen(trained):
     frames, poses = corridor(10, 60, 2)
     metres = {"near": 0.5, "heading": 45.0, "far": 1.2, "reach": 5, "apart": 30, "recalls": (0.5,)}
-    result = quality(trained, frames, poses, number=400, pairs=400, **metres)
+    result = evaluate_distance(trained, frames, poses, number=400, pairs=400, **metres)
     untrained = train_bilinear(corridor(30, 60, 1)[0], dataclasses.replace(TINY, iterations=0), progress=False)
-    before = quality(untrained, frames, poses, number=400, pairs=400, **metres)
+    before = evaluate_distance(untrained, frames, poses, number=400, pairs=400, **metres)
     assert result.auc > 0.7  # walks come back: some of what lies 30 steps apart is near
     assert result.accepted[0].false < 0.05 < before.accepted[0].false
 
@@ -64,9 +64,10 @@ def test_it_knows_the_way_there_from_the_way_back():
     """On a ring where all walks go one way, what lies behind is far."""
     distance = train_bilinear(corridor(30, 60, 1, back=1)[0], TINY, progress=False)
     embeddings = distance.embed(corridor(1, 60, 2, back=1)[0][0])
-    ahead, behind = (np.median(distance.pairs(*pair)) for pair in (
-        (embeddings[:-5], embeddings[5:]), (embeddings[5:], embeddings[:-5])
-    ))  # fmt: skip
+    ahead, behind = (
+        np.median(distance.pairs(*pair))
+        for pair in ((embeddings[:-5], embeddings[5:]), (embeddings[5:], embeddings[:-5]))
+    )
     assert ahead < 7 and behind > 1.3 * ahead
 
 
@@ -141,7 +142,9 @@ def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_never_stopped(tmp_p
         raise KeyboardInterrupt
 
     monkeypatch.setattr(fitting, "_write", stop)
-    monkeypatch.setattr(fitting.fit, "__kwdefaults__", {**fitting.fit.__kwdefaults__, "checkpoint_every": 3})
+    monkeypatch.setattr(
+        fitting.train_network, "__kwdefaults__", {**fitting.train_network.__kwdefaults__, "checkpoint_every": 3}
+    )
     with pytest.raises(KeyboardInterrupt):
         train_bilinear(frames, short, checkpoint=checkpoint, progress=False)
     monkeypatch.setattr(fitting, "_write", write)

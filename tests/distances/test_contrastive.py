@@ -21,9 +21,10 @@ from sgm.distances.contrastive import (  # noqa: E402
     draw_pairs,
     falling_curve,
     to_steps,
+    train,
     train_contrastive,
 )
-from sgm.distances.precision import quality  # noqa: E402
+from sgm.distances.precision import evaluate_distance  # noqa: E402
 from sgm.errors import InputError, StoreError  # noqa: E402
 
 TINY = ContrastiveConfig(width=4, embedding=16, iterations=100, rollouts=8, pairs=2)
@@ -48,11 +49,11 @@ def trained() -> ContrastiveDistance:
 
 def test_it_learns_what_is_near_in_walks_it_has_not_seen(trained):
     frames, poses = corridor(10, 60, 2)
-    result = quality(trained, frames, poses, number=400, pairs=400)
+    result = evaluate_distance(trained, frames, poses, number=400, pairs=400)
     torch.manual_seed(0)
     untrained = ContrastiveDistance(Contrast(TINY, SIZE).eval(), SIZE, TINY)
     untrained.calibrate(frames)
-    before = quality(untrained, frames, poses, number=400, pairs=400)
+    before = evaluate_distance(untrained, frames, poses, number=400, pairs=400)
     assert result.auc > 0.8  # which says little: an untrained encoder has 0.9, and half of what it accepts is false
     assert result.accepted[0].false < 0.05 < 0.25 < before.accepted[0].false
 
@@ -151,3 +152,78 @@ def test_wrong_pictures_are_refused(trained):
         train_contrastive(np.zeros((3, 12, 16, 3), np.uint8), TINY)
     with pytest.raises(InputError, match="0 lags"):
         trained.calibrate(np.zeros((3, 6, 12, 16, 3), np.uint8), lags=0)
+
+
+# -- from experience ---------------------------------------------------------------------------------------------
+
+
+def images_as_experience(episodes: int, seed: int) -> sgm.Experience:
+    """Walks of different length along the corridor."""
+    frames = corridor(episodes, 60, seed)[0]
+    lengths = 40 + np.arange(episodes) % 21
+    observations = np.concatenate([frames[e, :n] for e, n in enumerate(lengths)])
+    return sgm.Experience(observations, np.repeat(np.arange(episodes), lengths))
+
+
+def ring(episodes: int, steps: int, seed: int) -> sgm.Experience:
+    """Walks round a circle, 100 steps long; observations are the position and a useless number, goals the position."""
+    random = np.random.default_rng(seed)
+    moves = random.choice([-1, 1], (episodes, steps // 10)).repeat(10, axis=1)
+    angle = 2 * np.pi / 100 * (random.integers(0, 100, (episodes, 1)) + moves.cumsum(1)).ravel()
+    goals = 10 * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    observations = np.concatenate([goals, random.normal(size=(len(goals), 1))], axis=1)
+    return sgm.Experience(observations, np.repeat(np.arange(episodes), moves.shape[1]), achieved_goals=goals)
+
+
+@pytest.fixture(scope="module")
+def round_the_ring() -> ContrastiveDistance:
+    return train(ring(40, 60, 0), iterations=500, width=64, reach=8, progress=False)
+
+
+def test_it_learns_from_images_in_episodes_of_any_length():
+    distance = train(images_as_experience(30, 1), TINY, pairs=6, standardise=True, progress=False)
+    frames, poses = corridor(10, 60, 2)
+    assert evaluate_distance(distance, frames, poses, number=400, pairs=400).accepted[0].false < 0.1
+    assert distance.far <= 4 * TINY.reach and 0 < distance.noise < 5
+
+
+def test_vectors_and_goals_of_another_shape_are_in_one_space(round_the_ring):
+    held = ring(4, 60, 1)
+    observations, goals = round_the_ring.embed(held.observations), round_the_ring.embed_goal(held.goals)
+    assert np.median(round_the_ring.pairs(observations, goals)) < 1
+    medians = [np.median(round_the_ring.pairs(observations[:-lag], goals[lag:])) for lag in (1, 4, 9)]
+    assert medians[0] < medians[1] < medians[2] and abs(medians[1] - 4) < 2
+    assert 0 < round_the_ring.noise < 2
+
+
+def test_a_memory_of_experience_has_goals_to_send_a_controller_to(round_the_ring):
+    memory = sgm.SparseGraphicalMemory(round_the_ring, tau_a=3.0, tau_p=None, max_dist=8.0)
+    memory.extend(ring(20, 60, 2))
+    assert 5 < len(memory) < 300
+    assert memory.attributes["achieved_goal"].shape == (len(memory), 2)
+
+
+def test_a_distance_between_vectors_comes_back_from_its_file(round_the_ring, tmp_path: Path):
+    round_the_ring.save(tmp_path / "d.safetensors")
+    back = ContrastiveDistance.load(tmp_path / "d.safetensors")
+    assert back.fingerprint == round_the_ring.fingerprint and back.size == (3, 2)
+    held = ring(1, 20, 1)
+    np.testing.assert_array_equal(back.embed(held.observations), round_the_ring.embed(held.observations))
+    assert np.isnan(back.noise)
+
+
+def test_images_are_flattened_for_a_perceptron():
+    distance = train(images_as_experience(3, 1), encoder="mlp", iterations=3, progress=False)
+    assert distance.embed(np.zeros((2, 12, 16, 3), np.uint8)).shape == (2, distance.config.embedding)
+
+
+def test_experience_that_cannot_be_learned_from_is_refused(round_the_ring):
+    data = ring(2, 20, 0)
+    with pytest.raises(InputError, match="no two observations in a row"):
+        train(sgm.Experience(data.observations, np.arange(len(data))))
+    with pytest.raises(InputError, match="expected images of one size, or vectors"):
+        train(sgm.Experience(np.zeros((9, 8, 8, 3), np.uint8), np.zeros(9, int), achieved_goals=np.zeros((9, 2))))
+    with pytest.raises(InputError, match=r"shape \(9, 2, 2, 2, 2\)"):
+        train(sgm.Experience(np.zeros((9, 2, 2, 2, 2)), np.zeros(9, int)))
+    with pytest.raises(InputError, match=r"goals are float64 of shape \(1, 3\): expected numbers \(n, 2\)"):
+        round_the_ring.embed_goal(data.observations[:1])

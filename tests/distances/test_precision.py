@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sgm.distances import TableDistance
-from sgm.distances.precision import close_pairs, far_pairs, quality
+from sgm.distances.precision import close_pairs, evaluate_distance, far_pairs
 from sgm.distances.window import WindowDistance, window_table
 from sgm.errors import InputError
 
@@ -50,18 +50,18 @@ def rollouts(episodes: int = 12, steps: int = 80, width: float = 2000, seed: int
 
 def test_the_truth_is_perfect_up_to_headings():
     poses = rollouts()
-    result = quality(Truth(), poses, poses, heading=180)
+    result = evaluate_distance(Truth(), poses, poses, heading=180)
     assert result.auc == 1
     for accepted in result.accepted:
         assert accepted.precision == 1 and accepted.false == 0
         assert accepted.threshold <= 10 and abs(accepted.reached - accepted.recall) < 0.01
-    assert quality(Truth(), poses, poses).accepted[0].precision < 1
-    assert quality(Truth(), poses, poses).near < result.near
+    assert evaluate_distance(Truth(), poses, poses).accepted[0].precision < 1
+    assert evaluate_distance(Truth(), poses, poses).near < result.near
 
 
 def test_a_blind_distance_accepts_everything_or_nothing():
     poses = rollouts()
-    result = quality(Blind(), poses, poses)
+    result = evaluate_distance(Blind(), poses, poses)
     assert result.auc == 0.5
     units = np.linalg.norm(poses[:, None, :, None, :2] - poses[:, None, :, :2], axis=4)
     across = ~np.eye(len(poses), dtype=bool)
@@ -74,7 +74,7 @@ def test_a_blind_distance_accepts_everything_or_nothing():
 
 def test_aliasing_shows_across_rollouts_and_hardly_in_the_auc():
     poses = rollouts(width=4000)
-    result = quality(Aliased(), poses, poses)
+    result = evaluate_distance(Aliased(), poses, poses)
     assert result.auc > 0.9
     assert result.accepted[0].false > 0.3
 
@@ -82,9 +82,9 @@ def test_aliasing_shows_across_rollouts_and_hardly_in_the_auc():
 def test_headings_are_compared_around_the_circle():
     poses = np.zeros((2, 30, 3))
     poses[0, :, 2], poses[1, :, 2] = 359, 3
-    assert quality(Truth(), poses, poses, heading=5).near == 1
+    assert evaluate_distance(Truth(), poses, poses, heading=5).near == 1
     with pytest.raises(InputError, match="no two of different rollouts"):
-        quality(Truth(), poses, poses, heading=3)
+        evaluate_distance(Truth(), poses, poses, heading=3)
 
 
 def test_a_window_table_is_judged_by_frame_numbers():
@@ -92,8 +92,8 @@ def test_a_window_table_is_judged_by_frame_numbers():
     vectors, episodes = poses.reshape(-1, 3), np.repeat(np.arange(6), 40)
     frames = np.arange(240).reshape(6, 40)
     alone = WindowDistance(window_table(Truth(), vectors, episodes, 0, dtype=np.float32))
-    assert quality(alone, frames, poses) == quality(Truth(), poses.astype(np.float32), poses)
-    judged = quality(WindowDistance(window_table(Truth(), vectors, episodes)), frames, poses, heading=180)
+    assert evaluate_distance(alone, frames, poses) == evaluate_distance(Truth(), poses.astype(np.float32), poses)
+    judged = evaluate_distance(WindowDistance(window_table(Truth(), vectors, episodes)), frames, poses, heading=180)
     assert judged.accepted[0].false == 0
 
 
@@ -101,9 +101,9 @@ def test_it_is_repeatable_random_and_ready_for_json():
     poses = rollouts(40)
     distance = TableDistance(np.random.default_rng(0).random((3200, 3200)))
     frames = np.arange(3200).reshape(40, 80)
-    result = quality(distance, frames, poses, number=500, pairs=300, seed=1)
-    assert result == quality(distance, frames, poses, number=500, pairs=300, seed=1)
-    assert result != quality(distance, frames, poses, number=500, pairs=300, seed=2)
+    result = evaluate_distance(distance, frames, poses, number=500, pairs=300, seed=1)
+    assert result == evaluate_distance(distance, frames, poses, number=500, pairs=300, seed=1)
+    assert result != evaluate_distance(distance, frames, poses, number=500, pairs=300, seed=2)
     assert abs(result.auc - 0.5) < 0.1
     assert json.loads(json.dumps(result.asdict()))["accepted"][1]["recall"] == 0.1
 
@@ -123,8 +123,8 @@ def test_pairs_are_as_far_apart_as_they_should_be(length):
 def test_wrong_input_is_refused():
     poses = rollouts()
     with pytest.raises(InputError, match=r"expected \(episodes, steps, \.\.\.\) and \(episodes, steps, 3\)"):
-        quality(Truth(), poses[:, 1:], poses)
+        evaluate_distance(Truth(), poses[:, 1:], poses)
     with pytest.raises(InputError, match="recall is 0"):
-        quality(Truth(), poses, poses, recalls=(0.0,))
+        evaluate_distance(Truth(), poses, poses, recalls=(0.0,))
     with pytest.raises(InputError, match="reach < apart < 20"):
-        quality(Truth(), poses[:, :20], poses[:, :20])
+        evaluate_distance(Truth(), poses[:, :20], poses[:, :20])

@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 from sgm.distances import sptm as module  # noqa: E402
-from sgm.distances.precision import quality  # noqa: E402
+from sgm.distances.precision import evaluate_distance  # noqa: E402
 from sgm.distances.sptm import (  # noqa: E402
     PAPER,
     Closeness,
@@ -41,7 +41,7 @@ def trained() -> ClosenessDistance:
 
 def test_it_learns_what_is_close_in_walks_it_has_not_seen(trained):
     frames, poses = corridor(10, 60, 2)
-    assert quality(trained, frames, poses, number=200, pairs=400).auc > 0.75
+    assert evaluate_distance(trained, frames, poses, number=200, pairs=400).auc > 0.75
 
 
 def test_the_table_is_the_head_on_embeddings_side_by_side(monkeypatch):
@@ -137,7 +137,7 @@ def test_other_weights_and_another_calibration_are_another_distance():
 
 def test_wrong_input_is_refused(trained):
     with pytest.raises(InputError, match=r"\(n, 12, 16, 3\)"):
-        trained.embed(np.zeros((2, 12, 16, 3), np.float32))
+        trained.embed(np.full((2, 12, 16, 3), 7, np.float32))
     with pytest.raises(InputError, match=r"goals have shape \(2, 3\): expected \(n, 16\)"):
         trained(np.zeros((2, 16)), np.zeros((2, 3)))
     with pytest.raises(InputError, match="2 starts and 3 goals"):

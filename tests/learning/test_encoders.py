@@ -13,8 +13,10 @@ pytest.importorskip("safetensors")
 
 from sgm.errors import InputError  # noqa: E402
 from sgm.learning.encoders import (  # noqa: E402
+    Standardised,
     check_pictures,
     check_rollouts,
+    check_vectors,
     digest,
     for_inference,
     make_encoder,
@@ -84,7 +86,7 @@ def test_read_only_and_strided_pictures_and_no_pictures_are_fine():
 def test_wrong_names_sizes_and_types_say_what_is_expected():
     with pytest.raises(InputError, match="'resnet'.*'small' or 'resnet18'"):
         make_encoder("resnet", 3, (16, 12), 4)
-    for wrong in (pictures(2, (12, 16)), pictures(2).astype(float), pictures(2)[0], pictures(2, channels=1)):
+    for wrong in (pictures(2, (12, 16)), pictures(2).astype(float), pictures(2)[0], pictures(2, channels=4)):
         with pytest.raises(InputError, match=r"\(n, 12, 16, 3\)"):
             check_pictures(wrong, (16, 12))
     for wrong in (pictures(2), pictures(2)[None].astype(float), pictures(0)[None], 3):
@@ -93,6 +95,35 @@ def test_wrong_names_sizes_and_types_say_what_is_expected():
     with pytest.raises(InputError, match="2 pictures: expected at least 5"):
         check_rollouts(pictures(2)[None], 5)
     assert check_rollouts(pictures(2)[None], 2) == (1, 2, (16, 12))
+
+
+def test_grey_images_and_images_of_floats_are_taken_as_colour_images():
+    grey = pictures(2, channels=1)
+    expected = np.repeat(grey, 3, axis=3)
+    for images in (grey, grey[..., 0], (grey / 255).astype(np.float32), expected / 255):
+        np.testing.assert_array_equal(check_pictures(images, (16, 12)), expected)
+
+
+def test_vectors_are_flattened_and_must_be_as_many_finite_numbers():
+    vectors = check_vectors(np.ones((3, 2, 2)), 4)
+    assert vectors.shape == (3, 4) and vectors.dtype == np.float32
+    assert check_vectors(pictures(2), 576).dtype == np.uint8
+    with pytest.raises(InputError, match=r"goals are float64 of shape \(3, 5\): expected numbers \(n, 4\)"):
+        check_vectors(np.ones((3, 5)), 4, "goals")
+    with pytest.raises(InputError, match="not finite"):
+        check_vectors([[np.nan, 0.0]], 2)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 12, 16)])
+def test_inputs_are_standardised_and_what_does_not_vary_stays_finite(shape):
+    inputs = 5 + 3 * torch.randn(2000, *shape, generator=torch.Generator().manual_seed(0))
+    inputs[:, 0] = 7
+    network = Standardised(shape, torch.nn.Identity())
+    assert torch.equal(network(inputs), inputs)
+    network.measure(inputs)
+    result = network(inputs)
+    assert torch.isfinite(result).all() and abs(float(result.mean())) < 0.01
+    assert float(result[:, 1:].std()) == pytest.approx(1, abs=0.3)
 
 
 def test_the_digest_is_of_weights_and_arrays():

@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 
 from sgm.errors import InputError, StoreError  # noqa: E402
 from sgm.learning.encoders import make_encoder, to_input  # noqa: E402
-from sgm.learning.loop import fit, load_network, save_network  # noqa: E402
+from sgm.learning.loop import load_network, save_network, train_network  # noqa: E402
 
 SIZE = (16, 12)
 
@@ -53,7 +53,7 @@ def train(iterations: int = 12, stop_before: int | None = None, seed: int = 3, *
         logits = network(to_input(pictures.astype(np.uint8)))[:, 0]
         return nn.functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(bright).float())
 
-    losses = fit(network, loss, iterations, seed=seed, progress=False, **options)
+    losses = train_network(network, loss, iterations, seed=seed, progress=False, **options)
     return network, losses
 
 
@@ -97,9 +97,9 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path):
 def test_a_loss_that_is_no_number_stops_the_run():
     weight = nn.Linear(1, 1)
     with pytest.raises(FloatingPointError, match="nan at iteration 0"):
-        fit(weight, lambda _: weight(torch.zeros(1)).sum() * torch.nan, 5, seed=0, progress=False)
+        train_network(weight, lambda _: weight(torch.zeros(1)).sum() * torch.nan, 5, seed=0, progress=False)
     with pytest.raises(InputError, match="-1 iterations"):
-        fit(weight, lambda _: weight(torch.zeros(1)).sum(), -1, seed=0)
+        train_network(weight, lambda _: weight(torch.zeros(1)).sum(), -1, seed=0)
 
 
 def test_a_network_comes_back_from_its_file(tmp_path: Path):

@@ -257,6 +257,11 @@ def test_arguments_of_the_wrong_form_are_named(built):
         (lambda: built.reached([[0, 0]], [0], cutoff="a"), "cutoff is 'a'"),
         (lambda: built.localise(np.zeros((2, 5)), embedded=True), "shape \\(2, 5\\)"),
         (lambda: built.attach(np.zeros((1, 3), np.float32), np.array([0])), "to_nodes has shape"),
+        (lambda: built.attach(np.full((1, len(built)), np.nan), [0]), "to_nodes holds NaN in row 0"),
+        (lambda: built.attach(np.zeros((1, len(built))), np.full((1, len(built)), np.nan)), "goals holds NaN"),
+        (lambda: built.steps_to_nodes([[0, np.nan]], embedded=True), "embedded observation 0 holds nan"),
+        (lambda: built.save(5), "the path is 5: expected the name of a memory file"),
+        (lambda: built.save(b"m.sgm"), "the path is b'm.sgm': expected"),
         (lambda: built.certificate(points, pairs=-1), "pairs is -1"),
         (lambda: built.certificate(points, seed=-1), "seed is -1"),
         (lambda: built.filter(0), "k is 0"),
@@ -264,6 +269,40 @@ def test_arguments_of_the_wrong_form_are_named(built):
         with pytest.raises(sgm.InputError, match=reason):
             call()
     assert built.records == 0 and built.settings.k == 5
+
+
+def test_how_to_plan_is_checked_for_nobody_too(built):
+    none, nowhere = np.empty((0, 2)), np.empty((0, len(built)))
+    for call in (
+        lambda by: built.plan_many(none, none, by=by),
+        lambda by: built.attach(nowhere, nowhere, by=by),
+        lambda by: built.next_nodes([], [], by=by),
+    ):
+        with pytest.raises(sgm.InputError, match="by is 'time'"):
+            call("time")
+    with pytest.raises(sgm.InputError, match="within is -1"):
+        built.plan_many(none, none, within=-1)
+
+
+def test_a_policy_that_is_none_is_the_callers_mistake_and_not_the_files(built, tmp_path):
+    built.save(tmp_path / "m.sgm")
+    for read in (sgm.SparseGraphicalMemory.load, sgm.SparseGraphicalMemory.open):
+        with pytest.raises(sgm.InputError, match="policy is 5: expected one of 'first-failure'"):
+            read(tmp_path / "m.sgm", Points(), policy=5)
+
+
+def test_a_full_uniform_memory_still_refuses_what_it_could_not_keep():
+    memory = sgm.SparseGraphicalMemory(Points(), criterion="uniform", size=3, keep_observations=True)
+    memory.extend(np.zeros((5, 2)))
+    assert memory.extend(np.ones((4, 2))).dropped == 4
+    for observations, reason in (
+        (np.zeros((2, 3)), "embeddings of size 3"),
+        (np.full((2, 2), np.nan), "returned nan"),
+        (np.zeros((2, 2), np.float32), "dtype float32 .* do not fit those kept"),
+    ):
+        with pytest.raises(sgm.InputError, match=reason):
+            memory.extend(observations)
+    assert len(memory.assignment) == 9
 
 
 def test_observations_that_do_not_fit_the_kept_ones_are_refused():
@@ -292,3 +331,7 @@ def test_tables_that_are_none_are_refused():
     for rows, reason in (([3], "row 3"), ([-1], "row -1"), ([0.5], "row 0.5"), ([[1, 2]], "row numbers")):
         with pytest.raises(sgm.InputError, match=reason):
             table.embed(rows)
+    memory = sgm.SparseGraphicalMemory(table, criterion="none")
+    memory.extend([0, 1, 2])
+    with pytest.raises(sgm.InputError, match="an embedding is not in the table: rows are whole numbers from 0 to 2"):
+        memory.localise([[3]], embedded=True)

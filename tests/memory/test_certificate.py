@@ -29,9 +29,14 @@ def test_the_bound_is_never_exceeded_when_the_conditions_hold(table, criterion, 
     tau = probe.certificate(np.arange(n)).tau
     # A memory over the same merges whose MaxDist leaves the margin that the theorem needs.
     wide = sgm.SparseGraphicalMemory(
-        sgm.TableDistance(table), criterion=criterion, scope="memory", tau_a=tau_a, tau_p=3.0, k=None,
+        sgm.TableDistance(table),
+        criterion=criterion,
+        scope="memory",
+        tau_a=tau_a,
+        tau_p=3.0,
+        k=None,
         max_dist=dense_max_dist + 2 * max(tau, float(np.ptp(table.astype(np.float64)))),
-    )  # fmt: skip
+    )
     wide.extend(np.arange(n))
     certificate = wide.certificate(np.arange(n), max_dist=dense_max_dist)
     assert certificate.applies

@@ -75,6 +75,19 @@ def test_the_guard_re_prices_an_edge_that_holds_the_graph_together(policy):
     assert not memory.evidence(3, 4).guarded
 
 
+def test_a_policy_without_a_guard_loaded_over_one_with_a_guard_charges_no_guarded_price(tmp_path):
+    memory = ring(sgm.FirstFailure(guard=True))
+    assert memory.record(3, 4, reached=False) is False
+    guarded = memory.plan_nodes(3, 4)
+    assert guarded.weights.tolist() == [2.0 + 30.0 * 2]
+    memory.save(tmp_path / "m.sgm")
+    plain = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", None, policy="first-failure")
+    assert plain.plan_nodes(3, 4).weights.tolist() == [2.0]
+    assert plain.plan_nodes(3, 4, by="hops").weights.tolist() == [2.0]
+    again = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", None)
+    assert again.plan_nodes(3, 4).weights.tolist() == guarded.weights.tolist()
+
+
 def test_a_guarded_cleanup_never_shrinks_the_largest_part():
     points, table = plane(120)
     random = np.random.default_rng(0)

@@ -86,8 +86,13 @@ def test_an_event_says_when_what_happened_to_which_edge_in_which_episode():
     assert events.sequence.tolist() == [1, 2, 3, 4, 5, 6]
     assert events.episode.tolist() == [7, -1, -1, 8, 9, -1]
     assert list(zip(events.source.tolist(), events.target.tolist(), strict=True)) == [
-        (u, v), (u, v), (u, v), (a, b), (u, v), (u, v),
-    ]  # fmt: skip
+        (u, v),
+        (u, v),
+        (u, v),
+        (a, b),
+        (u, v),
+        (u, v),
+    ]
     assert (np.diff(events.time) >= 0).all() and events.time[0] > 1.7e9
     assert memory.events(a, b).sequence.tolist() == [4]
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 import sgm
+from sgm.errors import MemoryWarning
 from sgm.memory import copies, pages, read, repair, schema, store
 from sgm.memory.check import Verdict, check
 from sgm.memory.events import numbered
@@ -518,7 +519,8 @@ def test_what_is_not_on_a_destroyed_page_is_saved_and_what_was_on_it_is_said(tmp
 def test_values_of_an_attribute_around_a_destroyed_page_are_saved(tmp_path):
     distance = sgm.TableDistance(np.ones((400, 400), np.float32))
     memory = sgm.SparseGraphicalMemory(distance, criterion="none", max_dist=0.5)
-    memory.extend(np.arange(400), attributes={"x": np.random.default_rng(0).random((400, 40))})
+    with pytest.warns(MemoryWarning, match="no edge"):
+        memory.extend(np.arange(400), attributes={"x": np.random.default_rng(0).random((400, 40))})
     path = tmp_path / "m.sgm"
     memory.save(path)
     data = bytearray(path.read_bytes())

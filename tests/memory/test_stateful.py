@@ -690,9 +690,15 @@ class MemoryMachine(RuleBasedStateMachine):
         self.in_file: tuple[Model, int | None] | None = None
 
     @initialize(
-        world=worlds(), options=all_settings(), policy=POLICIES, keep=KEEP, chunk=st.sampled_from([1, 3, 4096]),
-        live=st.booleans(), eager=st.booleans(), rows=st.just([]) | st.lists(NUMBER, min_size=10, max_size=20),
-    )  # fmt: skip
+        world=worlds(),
+        options=all_settings(),
+        policy=POLICIES,
+        keep=KEEP,
+        chunk=st.sampled_from([1, 3, 4096]),
+        live=st.booleans(),
+        eager=st.booleans(),
+        rows=st.just([]) | st.lists(NUMBER, min_size=10, max_size=20),
+    )
     def begin(self, world, options, policy, keep, chunk, live, eager, rows) -> None:
         event_log._CHUNK = chunk
         self.world, self.keep, self.eager, self.live = world, keep, eager, live

@@ -11,6 +11,7 @@ import sgm
 from tests.memory.test_store import same
 
 SIDE, MAX_DIST = 20.0, 5.0
+pytestmark = pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")  # many graphs here are hardly connected
 
 
 class Plane:
@@ -253,11 +254,20 @@ def test_a_count_that_no_threshold_reaches_gives_the_closest_and_a_warning():
     assert same(choice.memory, rebuilt(choice, points(400)))
 
 
-def test_progress_is_shown_on_request(capsys):
-    choose(points(300), 60)
+def test_progress_of_embedding_and_building_is_shown_unless_it_is_switched_off(capsys):
+    choose(points(300), 60, progress=False)
     assert capsys.readouterr().err == ""
-    choose(points(300), 60, progress=True)
-    assert "choose" in capsys.readouterr().err
+    choose(points(300), 60)
+    shown = capsys.readouterr().err
+    assert "embed" in shown and "choose" in shown
+
+
+def test_a_choice_is_shown_in_a_few_lines():
+    choice = choose(points(300), 60, progress=False)
+    shown = repr(choice)
+    assert shown.count("\n") < 5 and max(map(len, shown.splitlines())) < 120
+    assert f"tau_a={choice.value:.6g}: {choice.nodes} nodes (asked for 60 ± 5%), {choice.edges} edges" in shown
+    assert repr(choice.memory) in shown
 
 
 @pytest.mark.parametrize(

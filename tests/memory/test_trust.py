@@ -624,10 +624,11 @@ def test_names_that_no_file_can_have_are_store_errors(tmp_path, monkeypatch, nam
         lambda: memory.backup(name),
         lambda: SGM.open(name, ImageDistance()),
         lambda: SGM.load(name, ImageDistance()),
-        lambda: memory.save(name.encode()),
     ):
         with pytest.raises(sgm.StoreError):
             call()
+    with pytest.raises(sgm.InputError):
+        memory.save(name.encode())
     assert os.listdir(tmp_path) == ["folder"]
 
 

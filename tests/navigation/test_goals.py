@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.navigation import ActiveGoals, Cleaner, Navigator, RandomGoals, cleanup
+from sgm.navigation import ActiveGoals, Cleaner, Navigator, NearestPair, RandomGoals, cleanup
 from sgm.navigation.goals import Survey, doubt
 from speed.goals import GraphWorld, go, rooms, run
 from tests.conftest import plane
@@ -40,8 +40,9 @@ FORK = both_ways((0, 1), (1, 2), (2, 3), (0, 4), (4, 5), (5, 6))
 LEFT, RIGHT = {1, 2, 3}, {4, 5, 6}
 
 
-def agent(memory, robots=1, **options):
-    navigator = Navigator(memory, go, **{"max_steps": 9, "cutoff": 0.25, "clean": True, **options})
+def agent(memory, robots=1, by="distance", **options):
+    router = NearestPair(by)
+    navigator = Navigator(memory, go, **{"max_steps": 9, "cutoff": 0.25, "clean": True, "router": router, **options})
     navigator.reset(robots)
     return navigator
 

@@ -14,7 +14,10 @@ from sgm.envs.point.mazes import load_maze
 from sgm.navigation import (
     Cleaner,
     Navigator,
+    NearestPair,
     PolicyAgent,
+    WithinSteps,
+    agents,
     cleanup,
     evaluate,
     paired_difference,
@@ -61,8 +64,11 @@ def build(policy="first-failure", **settings):
     return memory
 
 
-def agent(memory, **options):
-    return Navigator(memory, straight_on, **{"max_steps": 15, "cutoff": 1.5, **options})
+def agent(memory, by="distance", within=math.inf, candidates="nearest", **options):
+    router = NearestPair(by, within, candidates)
+    return Navigator(
+        memory, straight_on, **{"max_steps": 15, "cutoff": 1.5, "replan": False, "router": router, **options}
+    )
 
 
 HARD = {"difficulty": 0.9}
@@ -103,7 +109,7 @@ def test_what_cleanup_removes_is_mostly_what_walls_block(cleaned):
 def test_without_a_memory_the_controller_is_lost():
     result = evaluate(PolicyAgent(straight_on), envs(40), seed=5, options=HARD)
     assert result.rate < 0.2
-    assert result.reasons == {"time": int((~result.successes).sum())}
+    assert result.reasons["time"] == (~result.successes).sum() == sum(result.reasons.values())
 
 
 def test_one_robot_decides_like_many(cleaned):
@@ -133,6 +139,14 @@ def test_evaluation_leaves_the_memory_alone_and_refuses_one_that_cleans():
         evaluate(agent(memory, clean=True), envs(2), seed=0)
     with pytest.raises(sgm.InputError, match="clean=True"):
         Cleaner(agent(memory), envs(2))
+
+
+def test_cleanup_takes_an_agent_that_does_not_clean_and_leaves_it_so():
+    memory = build()
+    navigator = agent(memory)
+    cleanup(navigator, envs(10, None), 500, options={"uniform": True}, progress=False)
+    assert memory.records > 0 and not navigator.clean
+    evaluate(navigator, envs(2), seed=5, options=HARD)
 
 
 def legs(nodes):
@@ -203,14 +217,14 @@ def test_an_agent_without_a_path_says_so():
     edges = memory.edges()
     memory.record_many(edges.source, edges.target, np.zeros(len(edges.source), bool))
     result = evaluate(agent(memory, within=None), envs(10, 30), seed=5, options=HARD)
-    assert result.reasons["no path"] > 0
+    assert result.reasons["start not connected to goal"] > 0
 
 
 @pytest.mark.parametrize("by", ["distance", "hops"])
 def test_sorb_hops_from_waypoint_to_waypoint(by, cleaned):
     memory, _, _ = cleaned
-    style = {"reached": "distance", "hopping": True, "by": by}
-    result = evaluate(Navigator(memory, straight_on, max_steps=18, **style), envs(10), seed=5, options=HARD)
+    navigator = agents.sorb(memory, straight_on, router=NearestPair(by, None, "all"))
+    result = evaluate(navigator, envs(10), seed=5, options=HARD)
     assert result.episodes == 10
 
 
@@ -256,7 +270,7 @@ def test_steps_straight_to_the_goal_are_not_held_against_the_edge():
     memory = sgm.SparseGraphicalMemory(Line(table), criterion="none", max_dist=1.5, keep_observations=True)
     memory.extend([[0], [1], [2]])
     navigator = Navigator(
-        memory, lambda o, g: np.zeros((len(o), 1)), max_steps=3, reached="distance", hopping=True, clean=True
+        memory, lambda o, g: np.zeros((len(o), 1)), max_steps=3, arrival=WithinSteps(None), hopping=True, clean=True
     )
     for _ in range(12):
         navigator.act([1], [2])  # the goal is within MaxDist all the time, and never reached
@@ -266,7 +280,9 @@ def test_steps_straight_to_the_goal_are_not_held_against_the_edge():
 def test_bad_arguments_are_named():
     memory = build()
     for options, reason in (
-        ({"reached": "near"}, "reached is 'near'"),
+        ({"arrival": "near"}, "arrival is 'near'"),
+        ({"localiser": NearestPair}, "localiser is <class"),
+        ({"arrival": WithinSteps(2.0), "cutoff": 2.0}, "cutoff goes with"),
         ({"by": "time"}, "by is 'time'"),
         ({"max_steps": 0}, "max_steps is 0"),
         ({"candidates": "some"}, "candidates is 'some'"),
@@ -274,7 +290,7 @@ def test_bad_arguments_are_named():
     ):
         with pytest.raises(sgm.InputError, match=reason):
             agent(memory, **options)
-    assert agent(memory, max_steps=None).max_steps == 15
+    assert agent(memory, max_steps=None, cutoff=1.5).max_steps == 16  # 3 × MaxDist and the cutoff, rounded
     with pytest.raises(sgm.EmptyMemory):
         Cleaner(agent(sgm.SparseGraphicalMemory(BlindDistance()), clean=True), envs(2))
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 import sgm
-from sgm.navigation import Cleaner, OdometryNavigator, evaluate_tasks, run_tasks
+from sgm.navigation import Cleaner, agents, evaluate, run_episodes
 
 LENGTH = 20
 
@@ -33,12 +34,13 @@ class Hall(gymnasium.vector.VectorEnv):
     """Robots that move by up to 0.5 a step; nobody passes `wall` in either direction."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
-    rest = np.nan
+    idle_action = np.nan
 
     def __init__(self, number: int, wall: float | None = None, limit: int = 120) -> None:
         self.num_envs, self.wall, self.limit = number, wall, limit
         self.place, self.goal = np.zeros(number), np.full(number, np.nan)
         self.elapsed = np.zeros(number, int)
+        self.single_action_space = spaces.Box(-0.5, 0.5, (1,))
         self.looks = self.steps = 0
 
     def reset(self, *, seed=None, options=None):
@@ -93,22 +95,21 @@ def hall_memory(distance=None, **settings):
 PLACES = np.stack([np.arange(LENGTH, dtype=float), np.zeros(LENGTH)], axis=1)
 
 
-def agent_in(env, memory, **settings):
-    return OdometryNavigator(
-        memory, towards, places=PLACES, look=env.look, **{"max_steps": 6, "radius": 0.3, **settings}
-    )
+def agent_in(env, memory, places=PLACES, **settings):
+    memory.attributes["pose"] = places
+    return agents.consptm(memory, towards, look=env.look, **{"max_steps": 6, "radius": 0.3, **settings})
 
 
 def test_it_reaches_goals_and_looks_once_an_episode():
     env = Hall(4)
-    result = evaluate_tasks(agent_in(env, hall_memory()), env, Tasks([0, 19, 3.4, 7, 12], [15, 2, 9, 7.2, 0]))
+    result = evaluate(agent_in(env, hall_memory()), env, tasks=Tasks([0, 19, 3.4, 7, 12], [15, 2, 9, 7.2, 0]))
     assert result.successes.all()
     assert env.looks == 5
 
 
 def test_robots_whose_episode_is_over_are_left_alone():
     env = Hall(2)
-    result = evaluate_tasks(agent_in(env, hall_memory()), env, Tasks([0, 0], [18, 1]))
+    result = evaluate(agent_in(env, hall_memory()), env, tasks=Tasks([0, 0], [18, 1]))
     assert env.steps == result.steps.sum()
 
 
@@ -117,7 +118,7 @@ def test_a_plain_agent_repeats_what_failed_and_a_persistent_one_takes_the_other_
     def success(**settings):
         env = Hall(1, limit=60)
         memory = hall_memory(PictureDistance(alike=(4, 15)))
-        return evaluate_tasks(agent_in(env, memory, **settings), env, Tasks([0], [18])).successes[0]
+        return evaluate(agent_in(env, memory, **settings), env, tasks=Tasks([0], [18])).successes[0]
 
     assert not success()
     assert success(penalty=50.0)
@@ -136,7 +137,7 @@ class SameGoals(PictureDistance):
 def test_a_wrong_goal_node_is_passed_over():
     def success(**settings):
         env = Hall(1)
-        return evaluate_tasks(agent_in(env, hall_memory(SameGoals()), **settings), env, Tasks([1], [15])).successes[0]
+        return evaluate(agent_in(env, hall_memory(SameGoals()), **settings), env, tasks=Tasks([1], [15])).successes[0]
 
     assert not success(penalty=50.0, tries=1)
     assert success(penalty=50.0, tries=4)
@@ -149,8 +150,8 @@ def test_nodes_near_the_goal_that_were_passed_on_the_way_are_not_tried():
     env.reset(options={"starts": [2.0], "goals": [15.0]})
     for _ in range(8):
         observation = env._observation()
-        env.step(agent.act_many(observation["odometry"], observation["desired_goal"]))
-    assert {2, 3, 4}.issuperset(agent.wrong_goals[0]) and 4 in agent.wrong_goals[0]
+        env.step(agent.act_many(observation, observation["desired_goal"]))
+    assert {2, 3, 4}.issuperset(agent.router._ruled_out[0]) and 4 in agent.router._ruled_out[0]
 
 
 def test_cleanup_removes_the_edges_that_do_not_work_and_no_others():
@@ -167,12 +168,12 @@ def test_a_waypoint_that_was_skipped_proves_nothing():
     places = PLACES.copy()
     places[6, 1] = 10.0  # node 6 looks as if it were between 5 and 7, and was seen far away
     memory, env = hall_memory(policy="belief"), Hall(1)
-    agent = OdometryNavigator(memory, towards, places=places, look=env.look, max_steps=6, radius=1.2, clean=True)
+    agent = agent_in(env, memory, places, radius=1.2, clean=True)
     agent.reset(1)
     env.reset(options={"starts": [4.0], "goals": [12.0]})
     for _ in range(30):
         observation = env._observation()
-        env.step(agent.act_many(observation["odometry"], observation["desired_goal"]))
+        env.step(agent.act_many(observation, observation["desired_goal"]))
     tried = {edge for edge, known in memory.tried().items() if known.successes}
     assert (8, 9) in tried and not {(5, 6), (6, 7)} & tried
 
@@ -183,8 +184,8 @@ def test_a_robot_without_a_way_stays_and_says_so():
     for u, v in zip(edges.source.tolist(), edges.target.tolist(), strict=True):
         if v in (12, 13):
             memory.record(u, v, False)
-    result = evaluate_tasks(agent_in(env, memory), env, Tasks([3, 5], [12, 8]))
-    assert result.successes.tolist() == [False, True] and result.reasons["no path"] == 1
+    result = evaluate(agent_in(env, memory), env, tasks=Tasks([3, 5], [12, 8]))
+    assert result.successes.tolist() == [False, True] and result.reasons["start not connected to goal"] == 1
     assert env.place[0] == pytest.approx(3, abs=0.01)
 
 
@@ -195,7 +196,7 @@ def test_a_path_over_an_edge_that_another_robot_removed_is_given_up():
     env.reset(options={"starts": [0.0], "goals": [12.0]})
     for step in range(20):
         observation = env._observation()
-        env.step(agent.act_many(observation["odometry"], observation["desired_goal"]))
+        env.step(agent.act_many(observation, observation["desired_goal"]))
         if step == 4:
             memory.record(6, 7, False)
             assert 7 in agent.path(0)
@@ -204,7 +205,7 @@ def test_a_path_over_an_edge_that_another_robot_removed_is_given_up():
 
 def test_a_blocked_edge_is_in_the_trace():
     env = Hall(1, wall=9.5, limit=40)
-    result = run_tasks(agent_in(env, hall_memory(), clean=True), env, Tasks([5], [12]), traces=1)
+    result = run_episodes(agent_in(env, hall_memory(), clean=True), env, tasks=Tasks([5], [12]), traces=1)
     assert (9, 10) in {(u, v) for _, u, v in result.traces[0].cuts}
 
 
@@ -214,10 +215,19 @@ def test_active_goals_find_their_way_without_looking():
     assert memory.tried()
 
 
-@pytest.mark.parametrize("places", [np.zeros((3, 2)), np.zeros(LENGTH), np.zeros((LENGTH, 1))])
-def test_places_must_be_one_for_each_node(places):
-    with pytest.raises(sgm.InputError, match="places has shape"):
-        OdometryNavigator(hall_memory(), towards, places=places, look=lambda rows: rows)
+@pytest.mark.parametrize("places", [np.zeros(LENGTH), np.zeros((LENGTH, 1))])
+def test_positions_have_two_numbers_or_more(places):
+    with pytest.raises(sgm.InputError, match="'pose' has shape"):
+        agent_in(Hall(1), hall_memory(), places)
+
+
+def test_odometry_needs_positions_and_a_look():
+    with pytest.raises(sgm.InputError, match="no attribute 'pose'"):
+        agents.consptm(hall_memory(), towards, look=lambda rows: rows)
+    memory = hall_memory()
+    memory.attributes["pose"] = PLACES
+    with pytest.raises(sgm.InputError, match="needs look"):
+        agents.consptm(memory, towards)
 
 
 def test_tries_must_be_a_whole_number():

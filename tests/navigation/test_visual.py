@@ -9,7 +9,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 
 import sgm
-from sgm.navigation import Cleaner, FrameSight, TimeFilter, VisualNavigator, evaluate_tasks
+from sgm.navigation import BayesFilter, Cleaner, Navigator, NearestNode, RankedGoals, WithinSteps, evaluate
 
 LENGTH = 30
 
@@ -34,6 +34,7 @@ class Corridor(gymnasium.vector.VectorEnv):
     """Robots in a corridor: action 0 stays, 1 goes right, 2 left; `wall` cannot be passed to the right."""
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012
+    idle_action = -1
 
     def __init__(self, number: int, wall: int | None = None, limit: int = 60, dies_at: int | None = None) -> None:
         self.num_envs, self.wall, self.limit, self.dies_at = number, wall, limit, dies_at
@@ -77,8 +78,8 @@ class Tasks:
         self.starts, self.goals = np.array(starts), np.array(goals)
 
 
-def step_towards(previous, current, goals):
-    return np.sign(goals[:, 0].astype(int) - current[:, 0].astype(int)) % 3
+def step_towards(observations, targets):
+    return np.sign(targets[:, 0].astype(int) - observations[:, 0].astype(int)) % 3
 
 
 def corridor_memory(distance=None, episode=None, **settings):
@@ -90,29 +91,30 @@ def corridor_memory(distance=None, episode=None, **settings):
     return memory
 
 
-def agent(memory, **options):
-    return VisualNavigator(memory, step_towards, **{"max_steps": 4, "cutoff": 0.5, "ahead": 2, **options})
+def agent(memory, ahead=2, cutoff=0.5, **options):
+    parts = {"arrival": WithinSteps(cutoff), "router": RankedGoals(ahead=ahead)}
+    return Navigator(memory, step_towards, **{"max_steps": 4, **parts, **options})
 
 
 def test_more_tasks_than_environments_all_solved():
     env = Corridor(3)
     random = np.random.default_rng(0)
     starts, goals = random.permuted(np.tile(np.arange(LENGTH), (2, 1)), axis=1)[:, :10]
-    result = evaluate_tasks(agent(corridor_memory()), env, Tasks(starts, goals), traces=2)
+    result = evaluate(agent(corridor_memory()), env, tasks=Tasks(starts, goals), traces=2)
     assert result.successes.all() and (result.steps == np.maximum(1, np.abs(starts - goals))).all()
     assert result.traces[0].plans and result.traces[0].success
     assert int(result.traces[0].observations[0]) == starts[0]
 
 
 def test_a_lost_simulator_is_a_lost_episode():
-    result = evaluate_tasks(agent(corridor_memory()), Corridor(2, dies_at=3), Tasks([0, 0, 5], [20, 10, 9]))
+    result = evaluate(agent(corridor_memory()), Corridor(2, dies_at=3), tasks=Tasks([0, 0, 5], [20, 10, 9]))
     assert result.successes.tolist() == [False, True, True]
     assert result.reasons["simulator lost"] == 1
 
 
 def test_evaluation_refuses_an_agent_that_cleans():
     with pytest.raises(sgm.InputError, match="cleans"):
-        evaluate_tasks(agent(corridor_memory(), clean=True), Corridor(1), Tasks([0], [5]))
+        evaluate(agent(corridor_memory(), clean=True), Corridor(1), tasks=Tasks([0], [5]))
 
 
 def test_waypoints_ahead_are_skipped():
@@ -128,20 +130,20 @@ def test_waypoints_ahead_are_skipped():
     assert far.waypoint[0] == 6
 
 
-def test_a_failed_edge_is_dear_for_the_episode_and_not_for_the_memory():
+def test_a_failed_edge_costs_more_in_the_episode_and_not_in_the_memory():
     memory = corridor_memory(max_dist=2.5)
     env = Corridor(1, wall=10, limit=40)
     navigator = agent(memory)
-    evaluate_tasks(navigator, env, Tasks([8], [15]))
-    assert navigator.bans[0] and memory.records == 0
+    evaluate(navigator, env, tasks=Tasks([8], [15]))
+    assert navigator.router._raised[0] and memory.records == 0
 
 
 def test_a_wrong_goal_node_is_not_tried_again():
     # The goal looks like place 20 but is at 4: the nearest node is wrong, and the next one is tried after it.
     memory = corridor_memory(LineDistance(alike=(20, 4)), max_dist=1.5)
     navigator = agent(memory)
-    result = evaluate_tasks(navigator, Corridor(1, limit=80), Tasks([15], [4]))
-    assert 20 in navigator.wrong_goals[0] or result.successes[0]
+    result = evaluate(navigator, Corridor(1, limit=80), tasks=Tasks([15], [4]))
+    assert 20 in navigator.router._ruled_out[0] or result.successes[0]
 
 
 @pytest.mark.parametrize("blame", ["last", "doubtful"])
@@ -185,26 +187,27 @@ def test_cleanup_cuts_the_edges_through_a_wall(goals):
 def test_time_tells_places_apart_that_look_alike():
     distance = LineDistance(alike=(5, 25))
     memory = corridor_memory(distance, episode=0)  # only time joins 24 and 25
-    localiser = TimeFilter(memory, sharpness=0.5, hops=1)
-    localiser.reset(1)
+    localiser = BayesFilter(sharpness=0.5, hops=1)
+    agent(memory, localiser=localiser).reset(1)
     for place in (22, 23, 24, 25):
-        localiser.update(np.array([0]), memory.steps_to_nodes(np.array([[place]], np.uint8)))
-    assert localiser.belief[0].argmax() == 25  # what is seen now fits 5 as well
+        localiser.see(np.array([[place]], np.uint8), np.array([True]))
+    assert localiser.beliefs[0].argmax() == 25  # what is seen now fits 5 as well
     localiser.forget(np.array([True]))
-    assert np.ptp(localiser.belief[0]) == 0
-    assert localiser.belief[0].sum() == pytest.approx(1, abs=1e-4)
+    assert np.ptp(localiser.beliefs[0]) == 0
+    assert localiser.beliefs[0].sum() == pytest.approx(1, abs=1e-4)
 
 
-def test_frame_sight_equals_a_memory_of_pictures():
+def test_a_memory_over_row_numbers_with_images_as_attributes_equals_a_memory_of_images():
     frames = np.arange(LENGTH, dtype=np.uint8)[:, None]
     distance = LineDistance()
     table = sgm.TableDistance(np.abs(np.subtract.outer(np.arange(LENGTH), np.arange(LENGTH))))
     by_number = sgm.SparseGraphicalMemory(table, criterion="none", max_dist=1.5, k=None)
-    by_number.extend(np.arange(LENGTH))
-    sight = FrameSight(by_number, distance, frames, distance.embed(frames))
+    attributes = {"image": frames, "seen_as": distance.embed(frames)}
+    by_number.extend(np.arange(LENGTH), attributes=attributes)
     tasks = Tasks([0, 20, 3], [12, 2, 29])
-    ours = evaluate_tasks(agent(by_number, sight=sight), Corridor(2), tasks)
-    theirs = evaluate_tasks(agent(corridor_memory()), Corridor(2), tasks)
+    localised = {"distance": distance, "localiser": NearestNode("seen_as"), "target": "image"}
+    ours = evaluate(agent(by_number, **localised), Corridor(2), tasks=tasks)
+    theirs = evaluate(agent(corridor_memory()), Corridor(2), tasks=tasks)
     assert ours.steps.tolist() == theirs.steps.tolist() and ours.successes.all()
 
 
@@ -223,8 +226,7 @@ def test_bad_options(options, message):
 
 
 def test_bad_filter():
-    memory = corridor_memory()
     with pytest.raises(sgm.InputError, match="sharpness"):
-        TimeFilter(memory, sharpness=0)
+        BayesFilter(sharpness=0)
     with pytest.raises(sgm.InputError, match="leak"):
-        TimeFilter(memory, leak=0)
+        BayesFilter(leak=0)

@@ -25,7 +25,7 @@ from typing import Any
 from tqdm import tqdm
 
 from sgm.benchmarks.provenance import provenance
-from sgm.memory.progress import progress_bar
+from sgm.progress import progress_bar
 from tests.torture import endurance, faults, kills, mutations, readers
 
 Run = Callable[[float, int], dict[str, Any]]

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from sgm.memory.progress import progress_bar
+from sgm.progress import progress_bar
 from tests.torture.figures import MOST_VIOLATIONS, Child, Memory, Say, bytes_of, full_digest, scratch
 
 ZEROS = ("differs", "errors", "left_behind")

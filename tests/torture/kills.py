@@ -21,7 +21,7 @@ import numpy as np
 
 import sgm
 from sgm.memory.lock import WriterLock
-from sgm.memory.progress import progress_bar
+from sgm.progress import progress_bar
 from tests.memory import faulty_disk
 from tests.torture.figures import (
     KINDS,

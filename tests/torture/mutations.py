@@ -31,8 +31,8 @@ from unittest import mock
 import numpy as np
 
 import sgm
-from sgm.memory.progress import progress_bar
 from sgm.memory.read import read
+from sgm.progress import progress_bar
 from tests.torture.figures import (
     MOST_VIOLATIONS,
     POINTS,

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import sgm
-from sgm.memory.progress import progress_bar
+from sgm.progress import progress_bar
 from tests.torture.figures import (
     KINDS,
     MOST_VIOLATIONS,

@@ -1,44 +1,47 @@
-"""What the figures of a ViZDoom run are drawn from: lengths of edges, chosen pictures, one episode."""
+"""What the figures of a ViZDoom run are drawn from: lengths of edges, chosen images, one episode."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import sgm
-from sgm.benchmarks.results import write_json, writing
-from sgm.navigation import evaluate_tasks
-
-if TYPE_CHECKING:
-    from .benchmark import Buffer, DoomRun
+from sgm.benchmarks.base import Piece
+from sgm.benchmarks.engine import rollout
+from sgm.benchmarks.ground_truth import edge_lengths
+from sgm.benchmarks.results import write_arrays, write_json
+from sgm.benchmarks.seeds import Purpose
 
 ALIASED = 600.0  # map units that an aliased pair is apart at least
+SHOWN = 23  # images of a plan
 _DENSE = 2_000_000  # edges of the dense graph whose lengths are kept
 
 
-def write(run: DoomRun, seed: int, buffer: Buffer, distance: Any, controller: Any) -> None:
-    """Write lengths.npz, pictures.npz and episode.json into a seed's folder."""
-    folder = run.out / f"seed{seed}"
+def is_written(piece: Piece) -> bool:
+    """Whether the data of the figures is there, if a method has a memory."""
+    planned = any(piece.benchmark.methods[method].build for method in piece.settings.methods)
+    return (piece.folder / "images.npz").exists() or not planned
+
+
+def write(piece: Piece) -> None:
+    """Write lengths.npz, images.npz and episode.json into a seed's folder."""
     memories = {
-        method: sgm.SparseGraphicalMemory.load(path, None)
+        method: piece.load(path)
         for method in ("sptm+sgm", "ours")
-        if (path := folder / method / "memory.sgm").exists()
+        if (path := piece.folder / method / "memory.sgm").exists()
     }
-    with writing(folder / "lengths.npz") as file:
-        np.savez_compressed(file, **_lengths(buffer, memories))  # type: ignore[arg-type]
-    chosen = _reference(seed, buffer, distance) | _aliased(buffer)
+    write_arrays(piece.folder / "lengths.npz", _lengths(piece.buffer, memories))
+    chosen = {"poses": piece.buffer.poses, **_reference(piece), **_aliased(piece.buffer)}
     if "ours" in memories:
-        chosen |= _episode(run, seed, buffer, distance, controller, folder)
-    with writing(folder / "pictures.npz") as file:
-        np.savez_compressed(file, **chosen)
+        chosen |= _episode(piece, memories["ours"])
+    write_arrays(piece.folder / "images.npz", chosen)
 
 
-def _lengths(buffer: Buffer, memories: dict[str, sgm.SparseGraphicalMemory]) -> dict[str, NDArray[np.float32]]:
-    """True lengths of edges after each stage."""
-    from .benchmark import BUILD, edge_lengths
+def _lengths(buffer: Any, memories: dict[str, sgm.SparseGraphicalMemory]) -> dict[str, NDArray[np.float32]]:
+    """True lengths of edges after each stage, map units."""
+    from .benchmark import BUILD
 
     near = np.argwhere(buffer.table.matrix <= BUILD["max_dist"] / buffer.table.step)
     near = near[near[:, 0] != near[:, 1]]
@@ -46,32 +49,32 @@ def _lengths(buffer: Buffer, memories: dict[str, sgm.SparseGraphicalMemory]) -> 
     ends = buffer.poses[near[::share], :2].astype(np.float64)
     found = {"dense": np.hypot(*(ends[:, 0] - ends[:, 1]).T)}
     if (memory := memories.get("sptm+sgm")) is not None:
-        standing, removed = memory.edges(), memory.removed()
-        stages = {"two-way": (memory.edges(filtered=False), removed), "filtered": (standing, removed)}
-        for stage, parts in stages.items():
-            found[stage] = np.concatenate([edge_lengths(memory.nodes, part, buffer.poses) for part in parts])
-        found["cleaned"] = edge_lengths(memory.nodes, standing, buffer.poses)
+        poses, standing, removed = memory.attributes["pose"], memory.edges(), memory.removed()
+        for stage, edges in (("two-way", memory.edges(filtered=False)), ("filtered", standing)):
+            found[stage] = np.concatenate([edge_lengths(part, poses) for part in (edges, removed)])
+        found["cleaned"] = edge_lengths(standing, poses)
     if (memory := memories.get("ours")) is not None:
-        found["ours"] = edge_lengths(memory.nodes, memory.edges(), buffer.poses)
+        found["ours"] = edge_lengths(memory.edges(), memory.attributes["pose"])
     return {name: lengths.astype(np.float32) for name, lengths in found.items()}
 
 
-def _reference(seed: int, buffer: Buffer, distance: Any) -> dict[str, Any]:
-    """Distances from one picture to all others, alone and over windows."""
+def _reference(piece: Piece) -> dict[str, Any]:
+    """Distances in steps from one image to all others, alone and over windows."""
     from .benchmark import BUILD
 
-    frame = int(np.random.default_rng(seed).integers(len(buffer.frames)))
+    buffer = piece.buffer
+    frame = int(np.random.default_rng(piece.seed_for(Purpose.CHOICES)).integers(len(buffer.frames)))
     return {
         "reference": buffer.frames[frame],
-        "reference_frame": frame,
-        "steps": distance(buffer.embeddings[frame : frame + 1], buffer.embeddings)[0],
+        "reference_pose": buffer.poses[frame],
+        "steps": piece.networks[0](buffer.embeddings[frame : frame + 1], buffer.embeddings)[0],
         "steps_window": buffer.table.matrix[frame] * buffer.table.step,
         "threshold": BUILD["max_dist"],
     }
 
 
-def _aliased(buffer: Buffer) -> dict[str, Any]:
-    """The two pictures that look nearest to each other of all that are far apart."""
+def _aliased(buffer: Any) -> dict[str, Any]:
+    """The two images that look nearest to each other of all that are far apart."""
     best = (np.inf, 0, 0, 0.0)
     for row in range(len(buffer.frames)):
         apart = np.hypot(*(buffer.poses[:, :2] - buffer.poses[row, :2]).T)
@@ -83,28 +86,30 @@ def _aliased(buffer: Buffer) -> dict[str, Any]:
     if level == np.inf:
         return {}
     return {
-        "alias": buffer.frames[[one, other]], "alias_frames": np.array([one, other]),
-        "alias_steps": level * float(buffer.table.step), "alias_apart": units,
-    }  # fmt: skip
+        "alias": buffer.frames[[one, other]],
+        "alias_poses": buffer.poses[[one, other]],
+        "alias_steps": level * float(buffer.table.step),
+        "alias_apart": units,
+    }
 
 
-def _episode(run: DoomRun, seed: int, buffer: Buffer, distance: Any, controller: Any, folder: Path) -> dict[str, Any]:
+def _episode(piece: Piece, memory: sgm.SparseGraphicalMemory) -> dict[str, Any]:
     """One hard episode that succeeds, and what is seen along its first plan."""
     from sgm.envs.doom.env import LEVELS, Tasks
 
-    memory = sgm.SparseGraphicalMemory.load(
-        folder / "ours" / "memory.sgm", buffer.table, features=lambda frames: buffer.embeddings[np.asarray(frames)]
-    )
     level = {"hard": LEVELS["hard"]}
-    tasks = Tasks.draw(run.map, run.settings.engines, 9_000_000 * (seed + 1), level)
-    agent = run.navigator("ours", memory, buffer, distance, controller)
-    traces = evaluate_tasks(agent, run.env, tasks, traces=len(tasks)).traces
+    tasks = Tasks.draw(piece.world, piece.settings.engines, piece.seed_for(Purpose.EPISODE), level)
+    traces = rollout(piece.make_agent("ours", memory), piece.env, tasks, traces=len(tasks)).traces
     place = next((place for place, trace in enumerate(traces) if trace.success and trace.plans), 0)
     trace = traces[place]
-    write_json(folder / "episode.json", trace.asdict())
+    write_json(piece.folder / "episode.json", trace.asdict())
     if not trace.plans:
         return {}
-    frames = memory.nodes[np.array(trace.plans[0][1], np.int64)]
-    shown = frames[np.unique(np.linspace(0, len(frames) - 1, min(len(frames), 23)).round().astype(int))]
-    run.env.reset(options={"starts": tasks.starts, "goals": tasks.goals})
-    return {"strip": buffer.frames[shown], "strip_frames": shown, "strip_goal": run.env.goal_seen[place].copy()}
+    plan = np.array(trace.plans[0][1], np.int64)
+    shown = plan[np.unique(np.linspace(0, len(plan) - 1, min(len(plan), SHOWN)).round().astype(int))]
+    piece.env.reset(options={"starts": tasks.starts, "goals": tasks.goals})
+    return {
+        "strip": piece.buffer.frames[shown],
+        "strip_poses": piece.buffer.poses[shown],
+        "strip_goal": piece.env.goal_seen[place].copy(),
+    }

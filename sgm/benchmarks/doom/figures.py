@@ -1,391 +1,333 @@
-"""The figures of a Doom run: what the metric sees, what the memory becomes, and how far it carries the agent.
+"""The figures of a ViZDoom run: what the distance sees, what the memory becomes, and how far it carries the agent.
 
-Positions are (x, y) in map units, poses (x, y, heading in degrees). Maps have y upwards.
+Poses are (x, y, heading), map units and degrees; maps have y upwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 import sgm
-from sgm.benchmarks import plots
+from sgm.benchmarks import map_plots, paper, plots, tables
+from sgm.benchmarks.ground_truth import edge_lengths
+from sgm.benchmarks.page import Figure, Run, attribute, band
+from sgm.benchmarks.results import find_file
+from sgm.benchmarks.tables import Pooled, Row, label
 from sgm.envs.doom.drawing import draw_map
 from sgm.envs.doom.wad import DoomMap
+from sgm.errors import printable
 
 FALSE = 200.0  # edges longer than this are false, map units
-COLUMNS = 8  # pictures in a row of the strip
-FAINT = "#c9c8c3"
-FALSE_EDGE = "#6b2c91"
+COLUMNS = 8  # images in a row of the strip
+EPISODE_STEPS = 200  # unless the settings say otherwise
+COLOURS = {
+    "random": "#8a8f98",
+    "controller": "#5f6670",
+    "dense": plots.WALL,
+    "sptm": "#c2570c",
+    "sptm+sgm": plots.NODE,
+    "ours": "#2a9d4a",
+    "ours-random-goals": "#8a5aa8",
+}
+CLEANED = ("sptm+sgm", "ours", "ours-random-goals")
+MEMORIES = ("sptm", "sptm+sgm", "ours")
+# The stages of lengths.npz: what they are called, and their colours.
 STAGES = {
-    "dense": "dense", "two-way": "two-way consistent", "filtered": "filtered", "cleaned": "cleaned, first failure",
-    "ours": "ours",
-}  # fmt: skip
-STAGE_COLOURS = {
-    "dense": "#8a8f98", "two-way": "#7fa8cc", "filtered": plots.NODE, "cleaned": "#c2570c", "ours": "#2a9d4a",
-}  # fmt: skip
-METHOD = {
-    "random": "#8a8f98", "controller": "#5f6670", "dense": plots.WALL, "sptm": "#c2570c", "sptm+sgm": plots.NODE,
-    "ours": "#2a9d4a", "ours-random-goals": "#8a5aa8",
-}  # fmt: skip
-LEVEL_MARKERS = {"easy": "o", "medium": "^", "hard": "s"}
+    "dense": ("dense", "#8a8f98"),
+    "two-way": ("two-way consistent", plots.EDGE),
+    "filtered": ("filtered", plots.NODE),
+    "cleaned": ("cleaned, first failure", "#c2570c"),
+    "ours": ("ours", "#2a9d4a"),
+}
+LEVELS = {"easy": "o", "medium": "^", "hard": "s"}  # and their marks
 
 Floats = NDArray[np.float64]
 
 
-class Curve(NamedTuple):
-    """Success of one method against cleanup steps.
-
-    Attributes:
-        label: what the legend calls it.
-        colour: of its line.
-        steps: cleanup steps, ascending.
-        rate: success, 0 to 1, at each.
-        low: lower ends of the 95 % intervals.
-        high: upper ends.
-        paper: (cleanup steps, success) of the paper.
-    """
-
-    label: str
-    colour: str
-    steps: Sequence[int]
-    rate: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-    paper: Sequence[tuple[int, float]] = ()
+def floor_plan(run: Run) -> Figure:
+    """The map itself."""
+    caption = "The maze from above: dark lines are walls, light ones can be crossed."
+    return Figure("map", caption, lambda path: draw_floor_plan(path, read_map(run)))
 
 
-class Bar(NamedTuple):
-    """Steps to the goal of one method, over its successes.
+def figures(run: Run) -> list[Figure]:
+    """All other figures; those of single seeds are of the first seed that has the data."""
+    return [*_numbers(run), *_images(run), *_memories(run), _episode(run)]
 
-    Attributes:
-        label: of the bar.
-        colour: of the bar.
-        steps: mean over all successes.
-        levels: mean over those of each level that has any.
-    """
 
-    label: str
-    colour: str
-    steps: float
-    levels: Mapping[str, float]
+def _numbers(run: Run) -> list[Figure]:
+    pooled, files = tables.pool(run.rows), run.files()
+    cleaned, seed = [item for item in pooled if item.method in CLEANED], files.first("lengths.npz")
+    limit = run.settings.get("episode_steps") or EPISODE_STEPS
+
+    def lengths(path: Path) -> None:
+        kept = files.arrays(seed, "lengths.npz")
+        panel = {name: kept[stage] for stage, (name, _) in STAGES.items() if stage in kept}
+        plots.edge_lengths(path, {"": panel}, dict(STAGES.values()), FALSE, "map units")
+
+    return [
+        Figure(
+            "success",
+            f"Success against cleanup steps, all levels together. {band(cleaned)}",
+            lambda path: plots.success_curves(path, {("", ""): _curves(cleaned)}),
+        ),
+        Figure(
+            "steps",
+            "Steps to the goal, the mean over successful episodes: the bar over all of them, the marks over those of a "
+            "level. A method that only reaches near goals looks fast here: compare marks, and read success beside it.",
+            lambda path: steps_to_goal(path, pooled, limit),
+        ),
+        Figure(
+            "lengths",
+            f"True lengths of the edges after each stage, seed {seed}. Edges between places over {FALSE:.0f} map units "
+            "apart (right of the dotted line) are false: they promise a way that is not there. Of the dense graph two "
+            "million edges at most are counted.",
+            lengths,
+        ),
+    ]
+
+
+def _images(run: Run) -> list[Figure]:
+    files = run.files()
+    seed = files.first("images.npz")
+
+    def drawn_by(draw: Callable[..., None], *needed: str) -> Callable[[Path], None]:
+        return lambda path: draw(path, read_map(run), files.arrays(seed, "images.npz", *needed))
+
+    heat = (
+        f"Steps from one image (left) to every observation of the buffer by the learned distance, seed {seed}; dark: "
+        "close. Second: from single images. Third: from windows of images around either end. Right: the observations "
+        f"within the threshold for an edge; red crosses are over {FALSE:.0f} map units away. Where observations "
+        "overlap, the closest is on top."
+    )
+    strip = (
+        f"What there is to see along one plan, seed {seed}: the images of waypoints in order, and the goal's at the "
+        "end; above, where the waypoints are and which way they look."
+    )
+    alias = (
+        f"Two images that the distance takes for close and that were taken far apart, seed {seed}: an edge between "
+        "them is false, and only trying it tells."
+    )
+    reference = ("reference", "reference_pose", "poses", "steps", "steps_window", "threshold")
+    return [
+        Figure("heat", heat, drawn_by(heat_map, *reference), wide=True),
+        Figure("strip", strip, drawn_by(waypoint_strip, "strip", "strip_poses", "strip_goal"), wide=True),
+        Figure("alias", alias, drawn_by(aliased, "alias", "alias_poses", "alias_steps", "alias_apart"), wide=True),
+    ]
+
+
+def _memories(run: Run) -> list[Figure]:
+    files, methods = run.files(), {row["method"] for row in run.rows}
+    found = []
+    for method in (name for name in MEMORIES if name in methods):
+        seed = files.first(f"{method}/memory.sgm")
+
+        def draw(path: Path, method: str = method, seed: int = seed) -> None:
+            memory = files.memory(seed, f"{method}/memory.sgm")
+            positions, on = attribute(memory, "pose", 3)[:, 1::-1], partial(draw_map, doom_map=read_map(run))
+            map_plots.memory_stages(path, on, positions, map_plots.stages_of(memory), FALSE, "map units")
+
+        caption = f"{label(method)}, seed {seed}: the memory over the map before and after the filter and cleanup."
+        found.append(Figure(f"memory-{method.replace('+', '-')}", caption, draw, wide=True))
+    return found
+
+
+def _episode(run: Run) -> Figure:
+    files = run.files()
+    seed = files.first("episode.json")
+
+    def draw(path: Path) -> None:
+        memory, trace = files.memory(seed, "ours/memory.sgm"), files.json(seed, "episode.json")
+        positions, edges = attribute(memory, "pose", 3)[:, 1::-1], memory.edges()
+        edges = map_plots.some(edges, edge_lengths(edges, positions) <= FALSE)
+        seen, goal = plots.checked(trace["observations"], 3, "poses"), plots.checked([trace["goal"]], 3, "poses")
+        trace = {**trace, "observations": seen[:, 1::-1], "goal": goal[0, 1::-1]}
+        map_plots.episode(path, partial(draw_map, doom_map=read_map(run)), positions, edges, trace)
+
+    caption = (
+        f"One episode of ours, seed {seed}: the path that the agent took and its plans, over the nodes and true edges "
+        "of its memory."
+    )
+    return Figure("episode", caption, draw, wide=True)
+
+
+def _curves(pooled: Sequence[Pooled]) -> list[plots.Curve]:
+    groups = tables.by_group(pooled)
+    several = len({group.environment for group in groups}) > 1
+    found = []
+    for group, items in groups.items():
+        name = f"{label(group.method)}, {printable(group.environment)}" if several else label(group.method)
+        last = items[-1].cleanup_steps
+        quoted = [
+            (steps, levels[-1].value / 100)
+            for (method, steps), levels in paper.LEVELS.items()
+            if method == group.method
+        ]
+        found.append(
+            plots.curve(items, name, COLOURS[group.method], paper=[point for point in quoted if 0 < point[0] <= last])
+        )
+    return found
 
 
 # -- numbers -----------------------------------------------------------------------------------------------------
 
 
-def edge_lengths(path: Path, lengths: Mapping[str, ArrayLike]) -> None:
-    """True lengths of the edges after each stage, as step histograms with a logarithmic count."""
-    known = {stage: np.asarray(lengths[stage], np.float64).ravel() for stage in STAGES if stage in lengths}
-    known = {stage: values for stage, values in known.items() if len(values)}
-    if not known:
-        raise sgm.SGMError(f"no lengths of edges: expected some of {', '.join(STAGES)}")
-    longest = max(values.max() for values in known.values())
-    bins = np.arange(0, max(longest, FALSE) + 50, 25)
-    figure, axes = plots.pyplot().subplots(figsize=(7.5, 4.4))
-    for stage, values in known.items():
-        share = f"{100 * np.mean(values > FALSE):.1f} % over {FALSE:.0f}"
-        look = {"color": STAGE_COLOURS[stage], "linewidth": 1.8, "baseline": None}
-        axes.stairs(
-            np.histogram(values, bins)[0], bins, label=f"{STAGES[stage]}: {len(values):,} edges, {share}", **look
-        )
-    axes.axvline(FALSE, color=plots.CUT, linewidth=1.2, linestyle=":")
-    axes.set(yscale="log", ylim=(0.7, None), xlim=(0, bins[-1]))
-    axes.set(xlabel="true length of an edge, map units", ylabel="edges in a bin of 25 units")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    plots.plain(axes)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False, fontsize=9)
-    plots.save(figure, path)
+def by_level(rows: Sequence[Row], level: str) -> list[Pooled]:
+    """Rows pooled over seeds as if this level were all there is."""
+    known = [(row, (row.get("levels") or {}).get(level) or {}) for row in rows]
+    return tables.pool({**row, **result} for row, result in known if result.get("episodes"))
 
 
-def success_curves(path: Path, curves: Sequence[Curve]) -> None:
-    """Success against cleanup steps, with 95 % bands and the paper's values as hollow diamonds."""
-    if not curves:
-        raise sgm.SGMError("no method with cleanup was run")
-    figure, axes = plots.pyplot().subplots(figsize=(7.5, 4.4))
-    for curve in curves:
-        low, rate, high = (100 * np.asarray(values, np.float64) for values in (curve.low, curve.rate, curve.high))
-        axes.fill_between(curve.steps, low, high, color=curve.colour, alpha=0.16, linewidth=0)
-        axes.plot(curve.steps, rate, "-o", color=curve.colour, markersize=5, label=curve.label, clip_on=False)
-        if curve.paper:
-            steps, values = zip(*curve.paper, strict=True)
-            look = {"color": curve.colour, "linestyle": ":", "marker": "D", "markerfacecolor": "white"}
-            axes.plot(steps, 100 * np.array(values), **look, label=f"{curve.label}, paper", clip_on=False)
-    longest = max(max([*curve.steps, *(steps for steps, _ in curve.paper)]) for curve in curves) or 1
-    axes.set(xlim=(-0.02 * longest, 1.02 * longest), ylim=(0, 100), xlabel="cleanup steps", ylabel="success, %")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    plots.plain(axes)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False, fontsize=9)
-    plots.save(figure, path)
-
-
-def steps_to_goal(path: Path, bars: Sequence[Bar], limit: int) -> None:
+def steps_to_goal(path: Path, pooled: Sequence[Pooled], limit: int) -> None:
     """Mean steps of the successful episodes of each method, over all of them and by level, up to the limit."""
-    if not bars:
+    last = [tables.last_stages(items)[-1] for items in tables.by_group(pooled).values()]
+    last = [item for item in last if item.mean_steps is not None]
+    if not last:
         raise sgm.SGMError("no episode reached its goal")
-    height = 0.5 * len(bars) + 0.6
+    height = 0.5 * len(last) + 0.6
     figure, axes = plots.pyplot().subplots(figsize=(7.5, height))
-    places = np.arange(len(bars))
-    axes.barh(places, [bar.steps for bar in bars], 0.62, color=[bar.colour for bar in bars], alpha=0.75)
-    for place, bar in zip(places, bars, strict=True):
-        axes.text(0.015 * limit, place, f"{bar.steps:.0f}", color="white", fontsize=9, va="center", fontweight="bold")
-    for level, marker in LEVEL_MARKERS.items():
-        points = [(bar.levels[level], place) for place, bar in zip(places, bars, strict=True) if level in bar.levels]
-        if points:
-            look = {"marker": marker, "s": 36, "color": "white", "edgecolors": "black", "linewidths": 1, "zorder": 3}
-            axes.scatter(*zip(*points, strict=True), label=level, **look)
+    for place, item in enumerate(last):
+        axes.barh(place, item.mean_steps, 0.62, color=COLOURS.get(item.method, plots.FAINT), alpha=0.75)
+        look = {"color": "white", "fontsize": 9, "va": "center", "fontweight": "bold"}
+        axes.text(0.015 * limit, place, f"{item.mean_steps:.0f}", **look)
+        for level, marker in LEVELS.items():
+            alone = by_level(item.rows, level)
+            if alone and alone[0].mean_steps is not None:
+                mark = {"marker": marker, "s": 36, "color": "white", "edgecolors": "black", "zorder": 3}
+                axes.scatter(alone[0].mean_steps, place, label=level, **mark)
     axes.axvline(limit, color=plots.WALL, linewidth=1.2, linestyle=":", label="limit of an episode")
-    axes.set(xlim=(0, 1.02 * limit), ylim=(len(bars) - 0.4, -0.6), xlabel="steps to the goal, successful episodes")
-    axes.set_yticks(places, [bar.label for bar in bars])
+    axes.set(xlim=(0, 1.02 * limit), ylim=(len(last) - 0.4, -0.6), xlabel="steps to the goal, successful episodes")
+    after = [f"\n{item.cleanup_steps:,} cleanup steps" if item.cleanup_steps else "" for item in last]
+    axes.set_yticks(range(len(last)), [label(item.method) + text for item, text in zip(last, after, strict=True)])
     axes.tick_params(axis="y", length=0)
-    plots.plain(axes, "x")
-    axes.legend(loc="upper center", bbox_to_anchor=(0.4, -0.8 / height), ncol=4, frameon=False, fontsize=9)
+    plots.tidy(axes, "x")
+    plots.legend_under(figure, np.array([axes]), 0.55)
     plots.save(figure, path)
 
 
-# -- maps --------------------------------------------------------------------------------------------------------
+# -- maps and images ---------------------------------------------------------------------------------------------
 
 
-def floor_plan(path: Path, doom_map: DoomMap) -> None:
-    """The map itself, with a scale."""
+def read_map(run: Run) -> DoomMap:
+    """The map of a run."""
+    return DoomMap.read(find_file(run.folder, "map.wad"))
+
+
+def draw_floor_plan(path: Path, doom_map: DoomMap) -> None:
+    """The map, with a scale."""
     figure, axes = plots.pyplot().subplots(figsize=(6, 6.2))
-    _map(axes, doom_map)
-    low, high = doom_map.bounds
-    y = low[1] - 0.045 * (high[1] - low[1])
-    axes.plot([low[0], low[0] + FALSE], [y, y], color=plots.WALL, linewidth=3, solid_capstyle="butt", clip_on=False)
-    axes.text(low[0] + FALSE * 1.08, y, f"{FALSE:.0f} map units", va="center", fontsize=9, color=plots.WALL)
+    draw_map(axes, doom_map)
+    (left, bottom), (_, top) = doom_map.bounds
+    plots.draw_scale(axes, left, bottom - 0.045 * (top - bottom), FALSE, "map units")
     plots.save(figure, path)
 
 
-def heat_map(path: Path, doom_map: DoomMap, poses: Floats, data: Mapping[str, Any]) -> None:
-    """Steps from one picture to all frames: its place, by single frames, by windows of frames, and thresholded."""
-    poses, frame = _poses(poses), int(data["reference_frame"])
+def _arrow(axes: Any, doom_map: DoomMap, pose: Floats, share: float, name: str = "") -> None:
+    """An arrow of this share of the map's size."""
+    low, high = doom_map.bounds
+    x, y, heading = pose
+    plots.draw_arrow(axes, (x, y, np.radians(heading)), share * float((high - low).max()), plots.CUT, name)
+
+
+def heat_map(path: Path, doom_map: DoomMap, data: Mapping[str, Any]) -> None:
+    """Steps from one image to all observations: its place, by single images, by windows of images, and thresholded."""
+    poses, here = plots.checked(data["poses"], 3, "poses"), plots.checked([data["reference_pose"]], 3, "poses")[0]
     threshold = float(data["threshold"])
-    plain, window = (_steps(data[name], poses, name) for name in ("steps", "steps_window"))
+    single, window = (_steps(data[name], len(poses), name) for name in ("steps", "steps_window"))
     figure = plots.pyplot().figure(figsize=(16, 5.2))
     shape = {"width_ratios": (2.7, 4.4, 4.4, 4.4), "height_ratios": (2.15, 2.25, 0.14), "wspace": 0.04, "hspace": 0.06}
     grid = figure.add_gridspec(3, 4, left=0, right=1, bottom=0.09, top=0.94, **shape)
-    picture, place = (figure.add_subplot(grid[row, 0]) for row in (0, 1))
+    image, place = (figure.add_subplot(grid[row, 0]) for row in (0, 1))
     panels = [figure.add_subplot(grid[:2, column]) for column in (1, 2, 3)]
     for axes in (place, *panels):
-        _map(axes, doom_map)
-    plots.draw_picture(picture, data["reference"])
-    picture.set_title("reference picture and its place", fontsize=11)
-    _arrow(place, doom_map, poses[frame], plots.CUT, 0.18)
-    shades = {"vmin": 0.0, "vmax": float(np.quantile(window, 0.98)), "cmap": "viridis", "linewidths": 0}
-    for axes, steps, title in zip(panels, (plain, window), ("single frames", "windows of frames"), strict=False):
+        draw_map(axes, doom_map)
+    plots.draw_image(image, data["reference"], "reference image and its pose")
+    _arrow(place, doom_map, here, 0.18)
+    size = float(np.clip(40_000 / len(poses), 4, 20))
+    shades = {"vmin": 0.0, "vmax": float(np.quantile(window, 0.98)), "cmap": "viridis", "linewidths": 0, "s": size}
+    for axes, steps, title in zip(panels, (single, window), ("single images", "windows of images"), strict=False):
         order = np.argsort(-steps)
-        dots = axes.scatter(*poses[order, :2].T, c=steps[order], s=_dot(len(poses)), rasterized=True, **shades)
+        dots = axes.scatter(*poses[order, :2].T, c=steps[order], **shades)
         axes.set_title(title, fontsize=11)
     bar = figure.colorbar(dots, cax=figure.add_subplot(grid[2, 1:3]), orientation="horizontal", extend="max")
-    bar.set_label("steps from the reference picture, by the metric")
-    _accepted(panels[2], poses, frame, window, threshold)
+    bar.set_label("steps from the reference image, by the learned distance")
+    _draw_accepted(panels[2], poses, np.hypot(*(poses[:, :2] - here[:2]).T) > FALSE, window <= threshold, size)
+    panels[2].set_title(f"windows, at most {threshold:.3g} steps", fontsize=11)
     ring = {"s": 80, "facecolors": "none", "edgecolors": "black", "linewidths": 1.5, "zorder": 5}
     for axes in panels:
-        axes.scatter(*poses[frame, :2], **ring)
+        axes.scatter(*here[:2], **ring)
     plots.save(figure, path)
 
 
-def _accepted(axes: Any, poses: Floats, frame: int, steps: Floats, threshold: float) -> None:
-    """Frames within the threshold, the false ones apart."""
-    close = steps <= threshold
-    far = np.hypot(*(poses[:, :2] - poses[frame, :2]).T) > FALSE
-    size = _dot(len(poses))
-    axes.scatter(*poses[~close, :2].T, s=size / 2, color=FAINT, linewidths=0, zorder=1, rasterized=True)
-    for chosen, colour, marker, name in (
-        (close & ~far, plots.NODE, "o", "near"), (close & far, plots.CUT, "X", f"over {FALSE:.0f} units away"),
-    ):  # fmt: skip
-        look = {"s": 14 if marker == "o" else 24, "color": colour, "marker": marker, "linewidths": 0, "zorder": 3}
-        axes.scatter(*poses[chosen, :2].T, label=f"{chosen.sum():,} {name}", **look)
-    axes.set_title(f"windows, at most {threshold:.3g} steps", fontsize=11)
+def _draw_accepted(axes: Any, poses: Floats, far: NDArray[np.bool_], close: NDArray[np.bool_], size: float) -> None:
+    """Observations within the threshold, the false ones apart."""
+    axes.scatter(*poses[~close, :2].T, s=size / 2, color="#c9c8c3", linewidths=0, zorder=1)
+    near = {"label": f"{(close & ~far).sum():,} near", "s": 14, "color": plots.NODE, "marker": "o"}
+    false = {
+        "label": f"{(close & far).sum():,} over {FALSE:.0f} units away",
+        "s": 24,
+        "color": plots.CUT,
+        "marker": "X",
+    }
+    for chosen, look in ((close & ~far, near), (close & far, false)):
+        axes.scatter(*poses[chosen, :2].T, linewidths=0, zorder=3, **look)
     plots.legend_below(axes, 2)
 
 
-def memory_stages(path: Path, doom_map: DoomMap, poses: Floats, memory: sgm.SparseGraphicalMemory) -> None:
-    """All edges, those the k-nearest filter kept, and, if any was removed, those that stand after cleanup."""
-    positions = _poses(poses)[memory.nodes, 1::-1]
-    removed, standing = memory.removed(), memory.edges()
-    stages = [
-        ("before the filter", _joined(memory.edges(filtered=False), removed)),
-        ("filtered", _joined(standing, removed)),
-    ]
-    if gone := len(removed.source):
-        stages.append(("cleaned", standing))
-    shape = {"figsize": (5.2 * len(stages), 5.9), "squeeze": False, "gridspec_kw": {"wspace": 0.04}}
-    figure, panels = plots.pyplot().subplots(1, len(stages), **shape)
-    for axes, (stage, edges) in zip(panels[0], stages, strict=True):
-        _map(axes, doom_map)
-        false = _false(positions, edges)
-        plots.draw_edges(axes, positions, plots.some(edges, ~false), rasterized=True, alpha=plots.ink(~false, 12_000))
-        look = {"rasterized": True, "linewidths": 0.6, "zorder": 2.5}
-        plots.draw_edges(axes, positions, plots.some(edges, false), FALSE_EDGE, alpha=plots.ink(false, 400), **look)
-        plots.draw_nodes(axes, positions, size=8 if len(positions) < 400 else 2)
-        title = f"{stage}\n{len(false):,} edges, {false.sum():,} over {FALSE:.0f} units"
-        if axes is panels[0, -1] and gone:
-            wrong = _false(positions, removed)
-            dashed = {"linestyles": (0, (4, 2)), "linewidths": 0.6, "zorder": 2}
-            plots.draw_edges(axes, positions, removed, plots.CUT, alpha=plots.ink(wrong, 400), **dashed)
-            title += f"\n{gone:,} removed, {wrong.sum():,} over {FALSE:.0f} units"
-        axes.set_title(title, fontsize=11)
-    plots.save(figure, path)
+def _steps(steps: Any, number: int, name: str) -> Floats:
+    values = np.asarray(steps, np.float64)
+    if values.shape != (number,):
+        raise sgm.InputError(f"{name} has shape {values.shape}: expected a number for each of {number} observations")
+    return values
 
 
-def waypoint_strip(path: Path, doom_map: DoomMap, poses: Floats, data: Mapping[str, Any]) -> None:
-    """The pictures along one plan in rows, numbered, the goal at the end; above them the plan on the map."""
-    pictures, way = np.asarray(data["strip"]), _poses(poses)[np.asarray(data["strip_frames"], int)]
-    if not len(pictures) or len(pictures) != len(way):
-        raise sgm.SGMError(f"the strip has {len(pictures)} pictures and {len(way)} frames: expected as many of each")
-    rows = -(-(len(pictures) + 1) // COLUMNS)
+def waypoint_strip(path: Path, doom_map: DoomMap, data: Mapping[str, Any]) -> None:
+    """The images along one plan in rows, numbered, the goal at the end; above them the plan on the map."""
+    images, way = np.asarray(data["strip"]), plots.checked(data["strip_poses"], 3, "poses")
+    if len(images) != len(way):
+        raise sgm.InputError(f"the strip has {len(images)} images and {len(way)} poses: expected as many of each")
+    rows = -(-(len(images) + 1) // COLUMNS)
     figure = plots.pyplot().figure(figsize=(12, 4.8 + 1.35 * rows))
     above, below = figure.subfigures(2, 1, height_ratios=(4.8, 1.35 * rows))
     whole, detail = above.subplots(1, 2, gridspec_kw={"wspace": 0.06, "left": 0.02, "right": 0.98, "bottom": 0.03})
-    _plan_on_map(whole, detail, doom_map, way)
+    _draw_plan(whole, detail, doom_map, way)
     shape = {"left": 0.01, "right": 0.99, "top": 0.92, "bottom": 0.02, "wspace": 0.06, "hspace": 0.28}
     panels = below.subplots(rows, COLUMNS, squeeze=False, gridspec_kw=shape)
-    names = [*map(str, range(1, len(pictures) + 1)), "goal"]
-    for axes in panels.flat[len(names) :]:
+    for axes in panels.flat[len(images) + 1 :]:
         axes.set_axis_off()
-    for axes, picture, name in zip(panels.flat, [*pictures, data["strip_goal"]], names, strict=False):
-        plots.draw_picture(axes, picture, plots.PLANS[1] if name == "goal" else None)
-        axes.set_title(name, fontsize=10, pad=3, fontweight="bold" if name == "goal" else "normal")
+    for number, (axes, image) in enumerate(zip(panels.flat, images, strict=False), start=1):
+        plots.draw_image(axes, image, str(number))
+    plots.draw_image(panels.flat[len(images)], data["strip_goal"], "goal", plots.PLANS[1])
     plots.save(figure, path)
 
 
-def _plan_on_map(whole: Any, detail: Any, doom_map: DoomMap, way: Floats) -> None:
+def _draw_plan(whole: Any, detail: Any, doom_map: DoomMap, way: Floats) -> None:
     """A plan on the whole map, and the part of the map around it with the waypoints numbered."""
     for axes in (whole, detail):
-        _map(axes, doom_map)
+        draw_map(axes, doom_map)
         plots.draw_path(axes, way[:, 1::-1], plots.PLANS[0], "plan", markersize=3, linewidth=1.6)
-    half = _magnify(whole, detail, way[:, :2])
-    x, y, heading = way.T
-    angle = np.radians(heading)
-    arrows = {"angles": "xy", "scale_units": "xy", "scale": 1, "width": 0.004, "color": plots.NODE, "zorder": 5}
-    detail.quiver(x, y, 0.12 * half * np.cos(angle), 0.12 * half * np.sin(angle), **arrows)
-    look = {"fontsize": 8.5, "ha": "center", "va": "center", "zorder": 7}
-    circle = {"boxstyle": "circle,pad=0.18", "facecolor": "white", "edgecolor": plots.PLANS[0], "alpha": 0.9}
-    for number, (place_x, place_y) in enumerate(way[:, :2], start=1):
-        detail.text(place_x, place_y, str(number), bbox=circle, clip_on=True, **look)
+    half = map_plots.magnify(whole, detail, way[:, 1::-1], FALSE)
+    for number, (x, y, heading) in enumerate(way, start=1):
+        plots.draw_arrow(detail, (x, y, np.radians(heading)), 0.14 * half, plots.NODE, str(number))
     whole.set_title("the plan on the map", fontsize=11)
-    detail.set_title("its waypoints, with the headings of their pictures", fontsize=11)
+    detail.set_title("its waypoints, with the headings of their images", fontsize=11)
 
 
-def _magnify(whole: Any, detail: Any, points: Floats) -> float:
-    """Show the square around these points in detail and mark it on the whole map; half its side in map units."""
-    low, high = points.min(0), points.max(0)
-    half = max(*(high - low), FALSE) / 2 * 1.25
-    (left, bottom), (right, top) = (low + high) / 2 - half, (low + high) / 2 + half
-    frame = {"fill": False, "edgecolor": plots.TRACK, "linewidth": 1.4, "zorder": 6}
-    whole.add_patch(plots.pyplot().Rectangle((left, bottom), 2 * half, 2 * half, **frame))
-    detail.set(xlim=(left, right), ylim=(bottom, top))
-    detail.spines[:].set(visible=True, color=plots.TRACK, linewidth=1.4)
-    return float(half)
-
-
-def alias(path: Path, doom_map: DoomMap, poses: Floats, data: Mapping[str, Any]) -> None:
-    """Two pictures that the metric takes for close, and how far apart they were taken."""
-    ends = _poses(poses)[np.asarray(data["alias_frames"], int)]
+def aliased(path: Path, doom_map: DoomMap, data: Mapping[str, Any]) -> None:
+    """Two images that the distance takes for close, and how far apart they were taken."""
+    ends = plots.checked(data["alias_poses"], 3, "poses")
     figure, panels = plots.pyplot().subplots(1, 3, figsize=(14, 4.8), gridspec_kw={"wspace": 0.05})
-    _map(panels[1], doom_map)
+    draw_map(panels[1], doom_map)
     panels[1].plot(*ends[:, :2].T, color=plots.CUT, linewidth=1.8, linestyle="--", zorder=4)
-    for axes, picture, pose, name in zip(panels[::2], data["alias"], ends, "AB", strict=True):
-        plots.draw_picture(axes, picture)
-        axes.set_title(f"picture {name}", fontsize=12)
-        _arrow(panels[1], doom_map, pose, plots.CUT)
-        badge = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": plots.CUT}
-        panels[1].text(*pose[:2], name, fontsize=10, ha="center", va="center", bbox=badge, zorder=7)
+    for axes, image, pose, name in zip(panels[::2], data["alias"], ends, "AB", strict=True):
+        plots.draw_image(axes, image, f"image {name}")
+        _arrow(panels[1], doom_map, pose, 0.09, name)
     steps, apart = float(data["alias_steps"]), float(data["alias_apart"])
-    panels[1].set_title(f"{steps:.2g} steps by the metric, {apart:,.0f} map units apart", fontsize=12)
+    panels[1].set_title(f"{steps:.2g} steps by the distance, {apart:,.0f} map units apart", fontsize=12)
     plots.save(figure, path)
-
-
-def episode(
-    path: Path, doom_map: DoomMap, poses: Floats, memory: sgm.SparseGraphicalMemory, trace: Mapping[str, Any]
-) -> None:
-    """One episode (`Trace.asdict()` with true poses): the way taken, the first plan and the last one."""
-    positions = _poses(poses)[memory.nodes, 1::-1]
-    way, goal = _poses(trace["observations"])[:, 1::-1], _poses([trace["goal"]])[:, 1::-1]
-    plans = trace["plans"]
-    chosen = plans if len(plans) < 2 else (plans[0], plans[-1])
-    lines = [_line(plan, way, positions, goal) for plan in chosen]
-    edges = memory.edges()
-    true = plots.some(edges, ~_false(positions, edges))
-    figure, (whole, detail) = plots.pyplot().subplots(1, 2, figsize=(12, 6.2), gridspec_kw={"wspace": 0.04})
-    styles: tuple[dict[str, Any], ...] = ({"linestyle": (0, (3, 1.2))}, {})
-    for axes, size in ((whole, 2), (detail, 12)):
-        _map(axes, doom_map)
-        plots.draw_edges(axes, positions, true, alpha=0.45, rasterized=True)
-        plots.draw_nodes(axes, positions, size=size)
-        for plan, line, colour, style in zip(chosen, lines, plots.PLANS, styles, strict=False):
-            plots.draw_path(axes, line, colour, f"plan at step {plan['step']}", **style)
-        plots.draw_path(axes, way, plots.TRACK, "way taken", marker=None, linewidth=1.5, zorder=4.5)
-        plots.draw_ends(axes, way[0], goal[0])
-    _magnify(whole, detail, np.concatenate([way, goal, *lines])[:, ::-1])
-    whole.set_title("the episode on the map", fontsize=11)
-    outcome = "goal reached" if trace["success"] else "goal not reached"
-    detail.set_title(f"{outcome}, {len(way):,} steps, {len(plans):,} plans", fontsize=11)
-    plots.legend_below(detail, 3)
-    plots.save(figure, path)
-
-
-def _line(plan: Mapping[str, Any], way: Floats, positions: Floats, goal: Floats) -> Floats:
-    """A plan from where it was made over its nodes to the goal."""
-    begin = way[min(plan["step"], len(way) - 1)]
-    return np.concatenate([begin[None], positions[np.asarray(plan["nodes"], int)], goal])
-
-
-# -- parts -------------------------------------------------------------------------------------------------------
-
-
-def _map(axes: Any, doom_map: DoomMap) -> None:
-    """The map as a background, without scales."""
-    draw_map(axes, doom_map)
-    low, high = doom_map.bounds
-    margin = 0.015 * float((high - low).max())
-    axes.set(xlim=(low[0] - margin, high[0] + margin), ylim=(low[1] - margin, high[1] + margin), aspect="equal")
-    axes.set_axis_on()
-    axes.set(xticks=[], yticks=[], xlabel="", ylabel="")
-    axes.spines[:].set_visible(False)
-
-
-def _arrow(axes: Any, doom_map: DoomMap, pose: Floats, colour: str, share: float = 0.09) -> None:
-    """A place and the way it looks, as an arrow of this share of the map's size."""
-    low, high = doom_map.bounds
-    length = share * float((high - low).max())
-    x, y, heading = pose
-    tip = x + length * np.cos(np.radians(heading)), y + length * np.sin(np.radians(heading))
-    axes.annotate("", tip, (x, y), arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 2.4}, zorder=6)
-    axes.scatter(x, y, s=30, color=colour, zorder=6)
-
-
-def _poses(poses: ArrayLike) -> Floats:
-    values = np.asarray(poses, np.float64)
-    if values.ndim != 2 or values.shape[1] != 3 or not np.isfinite(values).all():
-        raise sgm.InputError(f"got poses of shape {values.shape}: expected finite (n, 3), x, y and heading")
-    return values
-
-
-def _steps(steps: ArrayLike, poses: Floats, name: str) -> Floats:
-    values = np.asarray(steps, np.float64)
-    if values.shape != (len(poses),):
-        raise sgm.InputError(f"{name} has shape {values.shape}: expected a number for each of {len(poses)} frames")
-    return values
-
-
-def _dot(number: int) -> float:
-    return float(np.clip(40_000 / number, 4, 20))
-
-
-def _false(positions: Floats, edges: sgm.Edges) -> NDArray[np.bool_]:
-    return np.hypot(*(positions[edges.source] - positions[edges.target]).T) > FALSE
-
-
-def _joined(first: sgm.Edges, second: sgm.Edges) -> sgm.Edges:
-    return sgm.Edges(
-        np.concatenate([first.source, second.source]),
-        np.concatenate([first.target, second.target]),
-        np.concatenate([first.weight, second.weight]),
-    )

@@ -2,171 +2,116 @@
 
 from __future__ import annotations
 
-import dataclasses
-import time
-from collections.abc import Callable
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import sgm
-from sgm.benchmarks.provenance import provenance
-from sgm.benchmarks.results import read_quality, write_json
-from sgm.memory.progress import progress_bar
+from sgm.benchmarks.base import Piece
+from sgm.benchmarks.engine import one_thread
+from sgm.benchmarks.networks import by_recall, judge_once, load_networks, shipped, train_once
+from sgm.benchmarks.seeds import Purpose, seed_for
+from sgm.progress import progress_bar
 
 if TYPE_CHECKING:
-    from .settings import DoomSettings
+    from sgm.envs.doom.env import Rollouts
 
 COLD_RATE, WARM_RATE = 1e-3, 5e-4  # highest learning rates, from scratch and from trained weights
 HELD_OUT = 20  # rollouts the networks are judged on
-DISTANCES = ("contrastive", "closeness")
+TEMPERATURE = 0.3  # of the controller's actions
 
 
-def networks(
-    settings: DoomSettings,
-    folder: Path,
-    engines: Callable[[], Any],
-    say: Callable[[str], None],
-    command: str,
-    progress: bool,
-) -> tuple[Any, Any]:
-    """Distance and controller, trained now or before, or those that come with the package.
-
-    Args:
-        settings: what to train, and on which map.
-        folder: where weights and checkpoints are.
-        engines: gives the environment to explore in, if that is needed.
-        say: tells the user what happens.
-        command: what the weights say made them.
-        progress: show progress bars.
-    """
-    import torch
-
-    from sgm.controllers.cloned import ClonedController
+def learn(piece: Piece) -> tuple[Any, Any]:
+    """Distance and controller of a run, trained now or before, or those that come with the package."""
     from sgm.envs.doom.env import IDLE
 
-    from .benchmark import TEMPERATURE
-
-    load = _distance_class(settings.distance).load
+    settings, folder = piece.settings, piece.out / "networks"
     if settings.pretrained:
-        distance, controller = shipped()
-        folder.mkdir(parents=True, exist_ok=True)
+        distance, controller = shipped("doom", _kinds(settings.distance))
     else:
-        if not (_path(folder, "distance").exists() and _path(folder, "controller").exists()):
-            _train(settings, folder, engines(), say, command, progress)
-        distance = load(_path(folder, "distance"))
-        controller = ClonedController.load(_path(folder, "controller"))
+        if not all((folder / f"{name}.safetensors").exists() for name in _kinds(settings.distance)):
+            _train(piece, folder)
+        distance, controller = load_networks(folder, _kinds(settings.distance))
     if distance.size != tuple(settings.size):
-        raise sgm.InputError(f"the distance is for pictures of {distance.size}, the run for {settings.size}")
+        raise sgm.InputError(f"the distance is for images of {distance.size}, the run for {settings.size}")
     controller.temperature, controller.excluded = TEMPERATURE, (IDLE,)
-    torch.set_num_threads(1)  # training is over; from here on the engines need the other cores
-    if read_quality(folder) is None:
-        judged = judge(settings, distance, controller, engines())
-        write_json(folder / "quality.json", judged)
-        say(_judgement(judged))
+    with one_thread():  # training is over: the engines need the other cores
+        judge_once(piece, folder, lambda: judge(piece, distance, controller))
     return distance, controller
 
 
-def shipped() -> tuple[Any, Any]:
-    """The distance and the controller that come with the package, trained in the default maze."""
+def _kinds(distance: str) -> dict[str, Any]:
+    """The classes of the networks by name."""
     from sgm.controllers.cloned import ClonedController
     from sgm.distances.contrastive import ContrastiveDistance
+    from sgm.distances.sptm import ClosenessDistance
 
-    with as_file(files("sgm") / "weights") as weights:
-        for name in ("doom-distance", "doom-controller"):
-            if not _path(weights, name).exists():
-                raise sgm.SGMError(f"{_path(weights, name)} is missing: train from scratch, sgm run doom --train")
-        distance = ContrastiveDistance.load(_path(weights, "doom-distance"))
-        return distance, ClonedController.load(_path(weights, "doom-controller"))
-
-
-def _path(folder: Path, name: str) -> Path:
-    return folder / f"{name}.safetensors"
-
-
-def _distance_class(kind: str) -> Any:
-    if kind == "contrastive":
-        from sgm.distances.contrastive import ContrastiveDistance
-
-        return ContrastiveDistance
-    if kind == "closeness":
-        from sgm.distances.sptm import ClosenessDistance
-
-        return ClosenessDistance
-    raise sgm.InputError(f"distance is {kind!r}: expected {' or '.join(map(repr, DISTANCES))}")
-
-
-def _train(
-    settings: DoomSettings, folder: Path, env: Any, say: Callable[[str], None], command: str, progress: bool
-) -> None:
-    """Train what is not there yet."""
-    from sgm.controllers.cloned import ClonedConfig, train_cloned
-    from sgm.envs.doom.env import ACTIONS, explore
-
-    folder.mkdir(parents=True, exist_ok=True)
-    total = settings.rollouts * settings.rollout_steps
-    say(f"exploring to learn from: {settings.rollouts} episodes of {settings.rollout_steps:,} random steps")
-    with progress_bar(shown=progress, total=total, desc="explore", unit="step", leave=False) as bar:
-        seed = 1_000 * settings.network_seed + 1
-        rollouts = explore(env, settings.rollouts, settings.rollout_steps, seed, progress=bar.update)
-    common: dict[str, Any] = {"seed": settings.network_seed, "progress": progress}
-    starts = shipped() if settings.warm_start else (None, None)
-    rate = WARM_RATE if settings.warm_start else COLD_RATE
-    if not _path(folder, "distance").exists():
-        kind = f"{settings.distance}, {settings.encoder}"
-        say(f"training the distance ({kind}): {settings.distance_iterations:,} updates")
-        begin, checkpoint = time.monotonic(), _path(folder, "distance-checkpoint")
-        if settings.distance == "contrastive":
-            from sgm.distances.contrastive import ContrastiveConfig, train_contrastive
-
-            config = ContrastiveConfig(
-                encoder=settings.encoder, iterations=settings.distance_iterations, learning_rate=rate
-            )
-            distance: Any = train_contrastive(rollouts.frames, config, start=starts[0], checkpoint=checkpoint, **common)
-        else:
-            from sgm.distances.sptm import ClosenessConfig, train_closeness
-
-            closeness = ClosenessConfig(encoder=settings.encoder, iterations=settings.distance_iterations)
-            distance = train_closeness(rollouts.frames, closeness, checkpoint=checkpoint, **common)
-        distance.save(_path(folder, "distance"), _facts(settings, command, begin))
-        checkpoint.unlink(missing_ok=True)
-    if not _path(folder, "controller").exists():
-        say(f"training the controller: {settings.controller_iterations:,} updates")
-        begin, checkpoint = time.monotonic(), _path(folder, "controller-checkpoint")
-        cloning = ClonedConfig(encoder=settings.encoder, iterations=settings.controller_iterations, learning_rate=rate)
-        controller = train_cloned(
-            rollouts.frames, rollouts.actions, len(ACTIONS), cloning, start=starts[1], checkpoint=checkpoint, **common
-        )
-        controller.save(_path(folder, "controller"), _facts(settings, command, begin))
-        checkpoint.unlink(missing_ok=True)
-
-
-def _facts(settings: DoomSettings, command: str, begin: float) -> dict[str, Any]:
-    """How weights were made, written into them; the time is that of the last, uninterrupted part."""
-    return {**provenance(command), "settings": dataclasses.asdict(settings), "seconds": round(time.monotonic() - begin)}
-
-
-def judge(settings: DoomSettings, distance: Any, controller: Any, env: Any) -> dict[str, Any]:
-    """How good the networks are, on rollouts that they were not trained on."""
-    from sgm.controllers.cloned import action_accuracy
-    from sgm.distances.precision import quality
-    from sgm.envs.doom.env import explore
-
-    episodes = max(2, min(HELD_OUT, settings.rollouts))
-    held = explore(env, episodes, settings.rollout_steps, 1_000 * settings.network_seed + 2)
-    found = quality(distance, held.frames, held.poses).asdict()
-    accepted = {str(item.pop("recall")): item for item in found.pop("accepted")}
-    accuracy = action_accuracy(controller, held.frames, held.actions)
     return {
-        "distance": {"kind": settings.distance, **found, "precision": accepted},
-        "controller": {"accuracy": {str(lag): float(share) for lag, share in enumerate(accuracy, start=1)}},
-        "rollouts": episodes,
-        "steps": settings.rollout_steps,
+        "distance": ContrastiveDistance if distance == "contrastive" else ClosenessDistance,
+        "controller": ClonedController,
     }
 
 
-def _judgement(judged: dict[str, Any]) -> str:
-    accepted = judged["distance"]["precision"]
-    false = ", ".join(f"{item['false']:.1%} false at {float(recall):.0%} recall" for recall, item in accepted.items())
-    right = judged["controller"]["accuracy"]["1"]
-    return f"distance: AUC {judged['distance']['auc']:.3f}, across rollouts {false}; controller: {right:.0%} at 1 step"
+def _seed(piece: Piece, purpose: Purpose) -> int:
+    """A seed of the networks, which all pieces of a run share."""
+    return seed_for("doom", (piece.settings.network_seed,), purpose)
+
+
+def _train(piece: Piece, folder: Path) -> None:
+    """Train what is not there yet."""
+    from sgm.controllers.cloned import ClonedConfig, train_cloned
+    from sgm.distances.contrastive import ContrastiveConfig, train_contrastive
+    from sgm.distances.sptm import ClosenessConfig, train_closeness
+    from sgm.envs.doom.env import ACTIONS
+
+    settings, found = piece.settings, piece.rollouts
+    common: dict[str, Any] = {"seed": _seed(piece, Purpose.TRAINING), "progress": piece.progress}
+    starts = shipped("doom", _kinds("contrastive")) if settings.warm_start else (None, None)
+    shape = {"encoder": settings.encoder, "learning_rate": WARM_RATE if settings.warm_start else COLD_RATE}
+
+    def distance(checkpoint: Path) -> Any:
+        iterations = settings.distance_iterations
+        if settings.distance == "contrastive":
+            config = ContrastiveConfig(iterations=iterations, **shape)
+            return train_contrastive(found.frames, config, start=starts[0], checkpoint=checkpoint, **common)
+        closeness = ClosenessConfig(encoder=settings.encoder, iterations=iterations)
+        return train_closeness(found.frames, closeness, checkpoint=checkpoint, **common)
+
+    def controller(checkpoint: Path) -> Any:
+        config = ClonedConfig(iterations=settings.controller_iterations, **shape)
+        data = found.frames, found.actions, len(ACTIONS)
+        return train_cloned(*data, config, start=starts[1], checkpoint=checkpoint, **common)
+
+    what = f"distance ({settings.distance}, {settings.encoder}): {settings.distance_iterations:,} updates"
+    train_once(piece, folder / "distance.safetensors", what, distance)
+    what = f"controller: {settings.controller_iterations:,} updates"
+    train_once(piece, folder / "controller.safetensors", what, controller)
+
+
+def explore(piece: Piece) -> Rollouts:
+    """Random exploration to learn from."""
+    from sgm.envs.doom import env
+
+    episodes, steps = piece.settings.rollouts, piece.settings.rollout_steps
+    piece.say(f"exploring to learn from: {episodes} episodes of {steps:,} random steps")
+    with progress_bar(shown=piece.progress, total=episodes * steps, desc="explore", unit="step", leave=False) as bar:
+        return env.explore(piece.env, episodes, steps, _seed(piece, Purpose.EXPLORATION), progress=bar.update)
+
+
+def judge(piece: Piece, distance: Any, controller: Any) -> dict[str, Any]:
+    """How good the networks are, on rollouts that they were not trained on."""
+    from sgm.controllers.cloned import action_accuracy
+    from sgm.distances.precision import evaluate_distance
+    from sgm.envs.doom.env import explore
+
+    episodes, steps = max(2, min(HELD_OUT, piece.settings.rollouts)), piece.settings.rollout_steps
+    held = explore(piece.env, episodes, steps, _seed(piece, Purpose.HELD_OUT))
+    accuracy = action_accuracy(controller, held.frames, held.actions)
+    return {
+        "distance": {
+            "kind": piece.settings.distance,
+            **by_recall(evaluate_distance(distance, held.frames, held.poses)),
+        },
+        "controller": {"accuracy": {str(lag): float(share) for lag, share in enumerate(accuracy, start=1)}},
+        "rollouts": episodes,
+        "steps": steps,
+    }

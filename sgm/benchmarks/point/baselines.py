@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sgm.envs.point.env import PointMazeEnv
 from sgm.errors import InputError, SGMError, StoreError
-from sgm.memory.progress import progress_bar
+from sgm.progress import progress_bar
 
 if TYPE_CHECKING:
     from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
@@ -194,14 +194,14 @@ def _same_randomness_afterwards() -> Iterator[None]:
 
 
 def _write(path: Path, policy: Policy, run: str) -> None:
-    from sgm.distances.sorb import write_tensors
+    from sgm.learning.tensors import write_tensors
 
     write_tensors(path, policy.actor.state_dict(), {"format": _FORMAT, "run": run})
 
 
 def _read(path: str | os.PathLike[str], expected: str | None = None) -> Baseline:
     """The policy in a file; StoreError if it was trained in another way than `expected`."""
-    from sgm.distances.sorb import read_tensors
+    from sgm.learning.tensors import read_tensors
 
     tensors, metadata = read_tensors(path, _FORMAT)
     run = metadata.get("run", "")

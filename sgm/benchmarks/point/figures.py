@@ -1,135 +1,110 @@
-"""The figures of a run: the memory's stages, success against cleanup, and an episode that replans."""
+"""The figures of a PointEnv run."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import reprlib
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 import sgm
-from sgm.benchmarks import plots
-from sgm.envs.point.mazes import Maze
+from sgm.benchmarks import map_plots, paper, plots, tables
+from sgm.benchmarks.checks import COUNT
+from sgm.benchmarks.page import Figure, Files, Run, attribute, band
+from sgm.benchmarks.tables import Pooled, label
+from sgm.envs.point.mazes import Maze, load_maze
 
-Positions = NDArray[np.float64]
-
-
-class Curve(NamedTuple):
-    """Success of one method against cleanup steps.
-
-    Attributes:
-        label: what the legend calls it.
-        colour: of its line.
-        steps: cleanup steps, ascending; 0 is the filtered graph before any cleanup.
-        rate: success, 0 to 1, at each.
-        low: lower ends of the 95 % intervals.
-        high: upper ends.
-        initial: success before the k-nearest filter, if known.
-        paper: the paper's final success and what to call it, if there is one.
-    """
-
-    label: str
-    colour: str
-    steps: Sequence[int]
-    rate: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-    initial: float | None = None
-    paper: tuple[float, str] | None = None
+COLOURS = {"sorb": "#c2570c", "sorb+sgm": plots.NODE}
+_MAZE = re.compile(r"FourRooms|U|Tree|Spiral(?P<spiral>[0-9]{1,3})|Random(?P<random>[0-9]{1,3})(\+[0-9]{1,4})?")
+_WIDEST = 512  # cells: a maze may have 16,384 free ones, which in none of ours are less than a quarter of all
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # a method whose name may be part of a file's name
 
 
-def places(maze: Maze, observations: Any) -> Positions:
-    """(n, 2) observations in [0, 1]² as (row, column) positions in cells."""
-    points = np.asarray(observations, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
-        raise sgm.InputError(f"got points of shape {points.shape}: a maze is drawn from finite (n, 2) in [0, 1]²")
-    return points * (maze.height, maze.width)
+def figures(run: Run) -> list[Figure]:
+    """Success by environment, then the memory and an episode of the first seed of each method."""
+    found = [_success(items, number) for number, items in enumerate(_cleaned(run)) if items]
+    files = run.files()
+    for method in dict.fromkeys(row["method"] for row in run.rows if _PLAIN.fullmatch(row["method"])):
+        seed, whose = files.first(f"{method}/memory.sgm"), method.replace("+", "-")
+        if files.has(seed, f"{method}/memory.sgm"):
+            caption = (
+                f"{label(method)}, seed {seed}: the memory before the k-nearest filter, after it, and after cleanup."
+            )
+            draw = partial(_draw_stages, run=run, files=files, seed=seed, method=method)
+            found.append(Figure(f"memory-{whose}", caption, draw, wide=True))
+        if files.has(seed, f"{method}/episode.json"):
+            caption = f"{label(method)}, seed {seed}: an episode in which an edge failed and the agent planned again."
+            draw = partial(_draw_episode, run=run, files=files, seed=seed, method=method)
+            found.append(Figure(f"episode-{whose}", caption, draw, wide=True))
+    return found
 
 
-def memory_stages(path: Path, maze: Maze, memory: sgm.SparseGraphicalMemory) -> None:
-    """Three panels: all edges, those the k-nearest filter kept, and those that stand after cleanup."""
-    positions, removed = places(maze, memory.embeddings), memory.removed()
-    standing = memory.edges()
-    stages = (
-        ("before filtering", _joined(memory.edges(filtered=False), removed)),
-        ("after filtering", _joined(standing, removed)),
-        ("after cleanup", standing),
+def _cleaned(run: Run) -> list[list[Pooled]]:
+    """The stages of all methods with cleanup, for each environment."""
+    groups = tables.by_group(tables.pool(run.rows)).values()
+    cleaned = [item for items in groups if any(item.phase == "cleaned" for item in items) for item in items]
+    environments = dict.fromkeys(row["environment"] for row in run.rows)
+    return [[item for item in cleaned if item.environment == name] for name in environments]
+
+
+def _success(pooled: Sequence[Pooled], number: int) -> Figure:
+    curves = [_curve(items) for items in tables.by_group(pooled).values()]
+    caption = f"Success against cleanup steps in {pooled[0].environment}. {band(pooled)}"
+    draw = partial(plots.success_curves, curves={("", ""): curves})
+    return Figure(f"success-{number + 1}" if number else "success", caption, draw)
+
+
+def _curve(items: Sequence[Pooled]) -> plots.Curve:
+    method, line = items[0].method, [item for item in items if item.phase != "initial"]
+    initial = tables.stage(items, "initial")
+    quoted = paper.final("point", method) if items[0].environment.startswith(paper.POINT_ENVIRONMENT) else ()
+    return plots.curve(
+        line,
+        label(method),
+        COLOURS.get(method, plots.WALL),
+        initial=initial.rate if initial else None,
+        paper=quoted,
     )
-    figure, panels = plots.pyplot().subplots(1, 3, figsize=(15, 5.6), gridspec_kw={"wspace": 0.04})
-    for axes, (stage, edges) in zip(panels, stages, strict=True):
-        number = len(edges.source)
-        plots.draw_maze(axes, maze)
-        plots.draw_edges(axes, positions, edges, alpha=float(np.clip(4000 / max(number, 1), 0.15, 0.9)))
-        plots.draw_nodes(axes, positions, size=8 if len(positions) < 400 else 4)
-        axes.set_title(f"{stage}\n{len(positions):,} nodes, {number:,} edges", fontsize=12)
-    if gone := len(removed.source):
-        plots.draw_edges(axes, positions, removed, plots.CUT, linewidths=0.9, alpha=0.85, zorder=2)
-        axes.set_title(f"after cleanup\n{len(positions):,} nodes, {number:,} edges, {gone:,} removed", fontsize=12)
-    plots.save(figure, path)
 
 
-def success_curves(path: Path, curves: Sequence[Curve]) -> None:
-    """Success against cleanup steps, with 95 % bands and the paper's final values as dotted lines."""
-    figure, axes = plots.pyplot().subplots(figsize=(7.5, 4.4))
-    longest = max((max(curve.steps, default=0) for curve in curves), default=0) or 1
-    for curve in curves:
-        steps, rate, low, high = (
-            np.asarray(values, float) for values in (curve.steps, curve.rate, curve.low, curve.high)
+def _draw_stages(path: Path, run: Run, files: Files, seed: int, method: str) -> None:
+    memory = files.memory(seed, f"{method}/memory.sgm")
+    draw_map = partial(plots.draw_maze, maze=load(run))
+    map_plots.memory_stages(path, draw_map, attribute(memory, "position", 2), map_plots.stages_of(memory))
+
+
+def _draw_episode(path: Path, run: Run, files: Files, seed: int, method: str) -> None:
+    memory, maze = files.memory(seed, f"{method}/memory.sgm"), load(run)
+    trace = files.json(seed, f"{method}/episode.json")
+    size = np.array([maze.height, maze.width])  # observations are in [0, 1]²
+    seen, goal = (np.asarray(trace[name], np.float64) * size for name in ("observations", "goal"))
+    draw_map = partial(plots.draw_maze, maze=maze)
+    trace = {**trace, "observations": seen, "goal": goal}
+    map_plots.episode(path, draw_map, attribute(memory, "position", 2), memory.edges(), trace)
+
+
+def load(run: Run) -> Maze:
+    """The maze of a run. A text file is read if the caller vouches for it, not because results.json names it."""
+    settings = run.settings if run.trusted is None else run.trusted
+    if "maze" not in settings:
+        raise sgm.SGMError("results.json has no settings.maze")
+    name, resize = settings["maze"], settings.get("resize", 1)
+    if run.trusted is None:
+        _require_known(name, resize)
+    return load_maze(name, resize, settings.get("thin", False), settings.get("maze_seed", 0))
+
+
+def _require_known(name: object, resize: object) -> None:
+    """StoreError unless this is one of our mazes, and not too large."""
+    if not isinstance(name, str) or not (named := _MAZE.fullmatch(name)):
+        raise sgm.StoreError(
+            f"the maze of this run is {reprlib.repr(name)}, which is not the name of one of ours: give its text file, "
+            "write_report(report, folder, trusted=settings)"
         )
-        axes.fill_between(steps, 100 * low, 100 * high, color=curve.colour, alpha=0.18, linewidth=0)
-        axes.plot(steps, 100 * rate, "-o", color=curve.colour, markersize=4.5, label=curve.label, clip_on=False)
-        if curve.initial is not None:
-            hollow = {"marker": "D", "s": 40, "facecolors": "white", "edgecolors": curve.colour, "linewidths": 1.6}
-            label = f"{curve.label}, before filtering"
-            axes.scatter([-0.035 * longest], [100 * curve.initial], **hollow, label=label, zorder=5, clip_on=False)
-        if curve.paper is not None:
-            value, text = curve.paper
-            axes.axhline(100 * value, color=curve.colour, linewidth=1, linestyle=":", zorder=1)
-            style = {"color": curve.colour, "fontsize": 9, "va": "center"}
-            axes.annotate(text, (1, 100 * value), (7, 0), axes.get_yaxis_transform(), "offset points", **style)
-    axes.set(xlim=(-0.07 * longest, longest), ylim=(-3, 103), xlabel="cleanup steps", ylabel="success, %")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axes.grid(axis="y", color="#e4e4e0", linewidth=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncol=2, frameon=False, fontsize=9)
-    plots.save(figure, path)
-
-
-def episode(path: Path, maze: Maze, memory: sgm.SparseGraphicalMemory, trace: Mapping[str, Any]) -> None:
-    """One episode (`Trace.asdict()`): the first plan, the way taken, the edges that failed, the last plan."""
-    positions = places(maze, memory.embeddings)
-    way, goal = places(maze, trace["observations"]), places(maze, [trace["goal"]])
-    figure, axes = plots.pyplot().subplots(figsize=(7, 7.4))
-    plots.draw_maze(axes, maze)
-    plots.draw_edges(axes, positions, memory.edges(), alpha=0.5)
-    plots.draw_nodes(axes, positions, size=5)
-    plans = trace["plans"]
-    chosen = [(plan, f"plan at step {plan['step']}") for plan in (plans if len(plans) < 2 else (plans[0], plans[-1]))]
-    styles: tuple[dict[str, Any], ...] = ({"linestyle": (0, (3, 1.2))}, {})
-    for (plan, label), colour, style in zip(chosen, plots.PLANS, styles, strict=False):
-        begin = way[min(plan["step"], len(way) - 1)]
-        line = np.concatenate([begin[None], positions[np.asarray(plan["nodes"], int)], goal])
-        plots.draw_path(axes, line, colour, label, **style)
-    taken = {"marker": None, "linewidth": 1.3, "zorder": 4.5}
-    plots.draw_path(axes, np.concatenate([way, goal]) if trace["success"] else way, plots.TRACK, "way taken", **taken)
-    if cuts := trace["cuts"]:
-        ends = np.array([(cut["u"], cut["v"]) for cut in cuts])
-        failed = sgm.Edges(ends[:, 0], ends[:, 1], np.zeros(len(cuts), np.float32))
-        label = "failed edge" if len(cuts) == 1 else f"{len(cuts)} failed edges"
-        plots.draw_failed(axes, positions, failed, label)
-    plots.draw_ends(axes, way[0], goal[0])
-    outcome = "goal reached" if trace["success"] else "goal not reached"
-    axes.set_title(f"{outcome}, {len(way):,} steps, {len(plans)} plans", fontsize=11)
-    plots.legend_below(axes, 3)
-    plots.save(figure, path)
-
-
-def _joined(first: sgm.Edges, second: sgm.Edges) -> sgm.Edges:
-    return sgm.Edges(
-        np.concatenate([first.source, second.source]),
-        np.concatenate([first.target, second.target]),
-        np.concatenate([first.weight, second.weight]),
-    )
+    if not COUNT.holds(resize) or int(named["spiral"] or named["random"] or 15) * int(str(resize)) > _WIDEST:
+        raise sgm.StoreError(
+            f"results.json has maze {name!r} and resize {reprlib.repr(resize)}; accepted: at most {_WIDEST} cells"
+        )

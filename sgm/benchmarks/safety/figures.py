@@ -1,279 +1,388 @@
-"""The figures of numbers of a SafetyGym run: how success grows with cleanup, and why; shares are 0 to 1."""
+"""The figures of a SafetyGym run: rooms, success and why, memories over the floor plan, what looks alike, an episode.
+
+Poses are (x, y, heading), metres and radians; shares are 0 to 1.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import sgm
-from sgm.benchmarks import plots
+from sgm.benchmarks import map_plots, paper, plots, tables
+from sgm.benchmarks.ground_truth import edge_lengths
+from sgm.benchmarks.page import Figure, Files, Run, attribute, band
+from sgm.benchmarks.tables import Pooled, Row, label
 from sgm.errors import printable
 
 from .ground_truth import FALSE
+from .settings import METHODS, POLICIES
 
-LABELS = {"consptm": "dense (ConSPTM)", "both": "two-way and perceptual"}
-METHOD = {"consptm": "#c2570c", "uniform": "#8a8f98", "two-way": plots.NODE, "both": "#4fa3d9"}
+if TYPE_CHECKING:
+    from sgm.envs.safety.layouts import Layout
+
+COLOURS = {"consptm": "#c2570c", "uniform": "#8a8f98", "two-way": plots.NODE, "both": "#4fa3d9"}  # of success
 MARKERS = {"consptm": "s", "uniform": "^", "two-way": "o", "both": "v"}
+MEMORY = ("two-way", "both")  # the first of these that there is is drawn over the floor plan
+DRAWN_POLICIES = ("first-failure", "belief")
 BEFORE = "before cleanup"
-STAGE = {
-    BEFORE: "#b4b7bb", "first-failure": "#c2570c", "second-failure": "#e3b23c", "belief": plots.NODE,
+STAGES = {
+    BEFORE: "#b4b7bb",
+    "first-failure": "#c2570c",
+    "second-failure": "#e3b23c",
+    "belief": plots.NODE,
     "guarded": "#4fa3d9",
-}  # fmt: skip
+}
 MISPLACED = {"starts": "#7b4fa0", "goals": "#c3aad6"}
-PAPER_STEPS = 1_000_000
 
 Floats = NDArray[np.float64]
 
 
-class Curve(NamedTuple):
-    """One method against cleanup steps.
-
-    Attributes:
-        method: its name.
-        steps: cleanup steps, ascending.
-        rate: success at each, mean over seeds.
-        low: lower ends of the 95 % intervals.
-        high: upper ends.
-        connected: share of the nodes in the largest strongly connected part at each; None where unknown.
-    """
-
-    method: str
-    steps: Sequence[int]
-    rate: Sequence[float]
-    low: Sequence[float]
-    high: Sequence[float]
-    connected: Sequence[float | None]
+def rooms(run: Run, layout: int) -> Figure:
+    """The floor plan, with views if there are any."""
+    files = run.files(f"layout{layout}/")
+    data = _figure_data(files, {})
+    caption = f"Layout {layout} from above: walls with the colours of their textures, pillars, hazards in pink."
+    caption += " Right: what the robot sees at the numbered poses." if "views" in data else ""
+    return Figure(
+        f"rooms-layout{layout}",
+        caption,
+        lambda path: draw_rooms(path, read_layout(layout), data.get("views", ()), data.get("view_poses", ())),
+        wide="views" in data,
+    )
 
 
-class Stage(NamedTuple):
-    """A method before or after cleanup: shares, and the 95 % interval of success; None where unknown."""
-
-    false_edges: float | None
-    connected: float | None
-    rate: float
-    low: float
-    high: float
-    true: float | None = None  # share in the largest part without false edges
+def figures(run: Run, layout: int) -> list[Figure]:
+    """All other figures of a layout."""
+    rows, files = [row for row in run.rows if row["layout"] == layout], run.files(f"layout{layout}/")
+    found = [*_numbers(files, rows), *_memory(files, layout), *_similarity(files, layout), *_episode(files, layout)]
+    return [figure._replace(name=f"{figure.name}-layout{layout}") for figure in found]
 
 
-class Reasons(NamedTuple):
-    """Why a method succeeds as often as it does.
+def read_layout(number: int) -> Layout:
+    """The rooms of this number."""
+    from sgm.envs.safety.layouts import generate
 
-    Attributes:
-        label: of the method.
-        stages: before cleanup and after it by policy.
-        misplaced: share of the "starts" and of the "goals" that are taken to be where they are not.
-        paper: success without and with cleanup in the paper, where it has them.
-    """
-
-    label: str
-    stages: Mapping[str, Stage]
-    misplaced: Mapping[str, float]
-    paper: Sequence[float] = ()
+    return generate(number)
 
 
-def label(method: str) -> str:
-    """What people call a method."""
-    return LABELS.get(method, printable(method))
+def _draw_layout(axes: Any, layout: Layout, textures: bool = False) -> None:
+    from sgm.envs.safety.drawing import draw_layout
+
+    draw_layout(axes, layout, textures=textures)
 
 
-def success_curves(
-    path: Path, curves: Mapping[tuple[str, str], Sequence[Curve]], paper: Mapping[str, float] | None = None
-) -> None:
-    """Success, and below it connectivity, against cleanup steps; a column for each policy, a row for each agent.
+def _figure_data(files: Files, otherwise: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of the first seed that has images; something else if they cannot be read."""
+    try:
+        return files.arrays(files.first("images.npz"), "images.npz")
+    except sgm.SGMError:
+        return otherwise
 
-    Args:
-        path: of the picture.
-        curves: by policy and agent.
-        paper: success by method, drawn as hollow diamonds at the right.
-    """
-    if not any(curves.values()):
-        raise sgm.SGMError("no method with cleanup was run")
-    policies, agents = (list(dict.fromkeys(key[place] for key in curves)) for place in (0, 1))
-    shape = {"height_ratios": [2.9] * len(agents) + [1.5], "wspace": 0.15, "hspace": 0.14}
-    figure, panels = plots.pyplot().subplots(
-        len(agents) + 1, len(policies), figsize=(max(6.5, 2.2 + 3.9 * len(policies)), 2.9 * len(agents) + 2.2),
-        squeeze=False, sharex=True, sharey="row", gridspec_kw=shape,
-    )  # fmt: skip
-    longest = max(max(curve.steps) for found in curves.values() for curve in found) or 1
-    for column, policy in enumerate(policies):
-        for row, agent in enumerate(agents):
-            _success(panels[row, column], curves.get((policy, agent), ()), paper or {}, longest)
-        _connected(panels[-1, column], next((curves[policy, a] for a in agents if curves.get((policy, a))), ()))
-        panels[0, column].set_title(policy, fontsize=12)
-        panels[-1, column].set_xlabel("cleanup steps")
-    for row, agent in enumerate(agents):
-        panels[row, 0].set(ylabel=f"success, %\n{agent} agent" if len(agents) > 1 else "success, %")
-    panels[-1, 0].set_ylabel("in the largest\npart, % of nodes")
-    panels[0, 0].set_xlim(-0.03 * longest, longest)
-    steps = sorted({step for found in curves.values() for curve in found for step in curve.steps})
-    far = [step for step in steps if step >= longest / 5]  # what is nearer to 0 has no room for a label
-    panels[0, 0].set_xticks([0, *far] if len(far) <= 4 else np.linspace(0, longest, 5))
-    panels[0, 0].xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    _legend_under(figure, panels, f"paper, after {PAPER_STEPS:,} steps" if paper else "", 0.55)
+
+# -- what is drawn -----------------------------------------------------------------------------------------------
+
+
+def _numbers(files: Files, rows: Sequence[Row]) -> list[Figure]:
+    pooled = tables.pool(rows)
+    curves, agent = _curves(pooled), next((item.group.agent for item in pooled), "plain")
+    return [
+        Figure(
+            "success",
+            f"Success against cleanup steps, a column for each cleanup policy. {band(pooled)} Below: the share of "
+            "nodes in the largest strongly connected component, mean over seeds; where it falls, cleanup cuts the "
+            "memory apart.",
+            lambda path: plots.success_curves(path, curves),
+            wide=len({policy for policy, _ in curves}) > 1,
+        ),
+        Figure(
+            "reasons",
+            f"Why: what is wrong with the memory of each method before and after cleanup, and success of the {agent} "
+            f"agent; black: the paper's. False edges join places over {FALSE:g} m apart; red: how much would be "
+            "connected without them, the best that cleanup can do. Misplaced: the node nearest to a start or a goal by "
+            f"the learned distance was seen over {FALSE:g} m away from it; cleanup does not change that. Means over "
+            "seeds.",
+            lambda path: draw_reasons(path, _states(pooled, agent)),
+            wide=True,
+        ),
+        Figure(
+            "lengths",
+            "True lengths of the edges of each memory, all seeds together, before cleanup and after it. Right of the "
+            f"dotted line, over {FALSE:g} m, an edge is false: its ends look alike and are not near each other.",
+            lambda path: plots.edge_lengths(path, _lengths(files, rows), STAGES, FALSE, "m"),
+            wide=True,
+        ),
+    ]
+
+
+def _curves(pooled: Sequence[Pooled]) -> dict[tuple[str, str], list[plots.Curve]]:
+    """By policy and agent. The paper's SGM is either of two methods of ours, and marked once."""
+    groups = {group: items for group, items in tables.by_group(pooled).items() if group.method in COLOURS}
+    methods = {group.method for group in groups}
+    found: dict[tuple[str, str], list[plots.Curve]] = {}
+    for group, items in groups.items():
+        if len(items) < 2:
+            continue
+        marked = group.method != "both" or "two-way" not in methods
+        curve = plots.curve(
+            items,
+            label(group.method),
+            COLOURS[group.method],
+            marker=MARKERS[group.method],
+            paper=paper.final("safety", group.method) if marked else (),
+            connected=[item.share_of_nodes("largest_part") for item in items],
+        )
+        found.setdefault((printable(group.policy), printable(f"{group.agent} agent")), []).append(curve)
+    return found
+
+
+def _states(pooled: Sequence[Pooled], agent: str) -> dict[str, dict[str, Pooled]]:
+    """Of one agent: each method before cleanup, and after it by policy."""
+    groups = {group: items for group, items in tables.by_group(pooled).items() if group.agent == agent}
+    found: dict[str, dict[str, Pooled]] = {}
+    for method in sorted({group.method for group in groups}, key=METHODS.index):
+        found[method] = {}
+        for group, items in groups.items():
+            stages = {BEFORE: tables.stage(items, "initial"), group.policy: tables.stage(items, "cleaned")}
+            for name, item in stages.items():
+                if item is not None and group.method == method:
+                    found[method].setdefault(name, item)
+    return found
+
+
+def _stages(files: Files, seed: int, method: str) -> dict[str, str]:
+    """The memory files of a method: before cleanup, and after it by policy, as far as they are there."""
+    known = {BEFORE: f"{method}/built.sgm", **{policy: f"{method}/{policy}/memory.sgm" for policy in POLICIES}}
+    return {stage: name for stage, name in known.items() if files.has(seed, name)}
+
+
+def _lengths(files: Files, rows: Sequence[Row]) -> dict[str, dict[str, Floats]]:
+    """True lengths of edges by method and stage, all seeds together."""
+    found: dict[str, dict[str, Floats]] = {}
+    for method in sorted({row["method"] for row in rows}, key=METHODS.index):
+        lengths: dict[str, list[Floats]] = {}
+        for seed in files.seeds:
+            for stage, name in _stages(files, seed, method).items():
+                memory = files.memory(seed, name)
+                lengths.setdefault(stage, []).append(edge_lengths(memory.edges(), attribute(memory, "pose", 3)))
+        found[label(method)] = {stage: np.concatenate(each) for stage, each in lengths.items()}
+    return found
+
+
+def _memory(files: Files, layout: int) -> list[Figure]:
+    """The memory of the first method and seed that there is."""
+    known = [(method, seed) for method in (*MEMORY, *METHODS) for seed in files.seeds if _stages(files, seed, method)]
+    if not known:
+        return []
+    method, seed = known[0]
+    stages = _stages(files, seed, method)
+    after = [stage for stage in stages if stage in DRAWN_POLICIES] or [stage for stage in stages if stage != BEFORE][:1]
+
+    def draw(path: Path) -> None:
+        built = files.memory(seed, f"{method}/built.sgm")
+        drawn = [map_plots.Stage(BEFORE, built.edges())]
+        drawn += [map_plots.Stage(f"after cleanup, {name}", files.memory(seed, stages[name]).edges()) for name in after]
+        on, positions = partial(_draw_layout, layout=read_layout(layout)), attribute(built, "pose", 3)[:, 1::-1]
+        map_plots.memory_stages(path, on, positions, drawn, FALSE, "m")
+
+    caption = (
+        f"{label(method)}, seed {seed}: the memory over the floor plan before and after cleanup. Edges are drawn "
+        "straight, though the path along them need not be."
+    )
+    return [Figure("memory", caption, draw, wide=True)]
+
+
+def _similarity(files: Files, layout: int) -> list[Figure]:
+    seed = files.first("images.npz")
+    data = _figure_data(files, {"reference": 0})
+    if not files.has(seed, "images.npz") or "reference" not in data:
+        return []
+    caption = (
+        "Images that pass the perceptual check with a reference and those that pass the two-way check, the most alike "
+        f"first, with how far away and how much turned they were taken, seed {seed}. Framed and crossed: false ones, "
+        f"over {FALSE:g} m away.{_sampled(data)}"
+    )
+
+    def draw(path: Path) -> None:
+        draw_similarity(path, read_layout(layout), files.arrays(seed, "images.npz", "reference_pose"))
+
+    return [Figure("similarity", caption, draw, wide=True)]
+
+
+def _sampled(data: Mapping[str, Any]) -> str:
+    """How often matches are false over many references; nothing if that cannot be read."""
+    try:
+        texts = [
+            f"{100 * false / passed:.1f} % of {passed:,} pass the {name} check falsely"
+            for name in ("perceptual", "two-way")
+            if f"{name}_sample" in data
+            for passed, false in [(int(count) for count in data[f"{name}_sample"])]
+            if passed
+        ]
+        return f" Over {int(data['references']):,} random references: {', '.join(texts)}." if texts else ""
+    except (ValueError, TypeError, LookupError, ArithmeticError):  # the figure itself says what is wrong
+        return ""
+
+
+def _episode(files: Files, layout: int) -> list[Figure]:
+    seed = files.first("episode.json")
+    if not files.has(seed, "episode.json"):
+        return []
+
+    def draw(path: Path) -> None:
+        trace = files.json(seed, "episode.json")
+        if trace["method"] not in METHODS:
+            raise sgm.StoreError(f"episode.json is of method {trace['method']!r:.80}; accepted: {', '.join(METHODS)}")
+        if not trace["cuts"]:
+            raise sgm.SGMError("no episode was found in which an edge failed")
+        memory = files.memory(seed, f"{trace['method']}/built.sgm")
+        positions, edges = attribute(memory, "pose", 3)[:, 1::-1], memory.edges()
+        edges = map_plots.some(edges, edge_lengths(edges, positions) <= FALSE)
+        seen, goal = (np.asarray(trace[name], np.float64) for name in ("observations", "goal"))
+        trace = {**trace, "observations": seen[:, 1::-1], "goal": goal[1::-1]}
+        map_plots.episode(path, partial(_draw_layout, layout=read_layout(layout)), positions, edges, trace)
+
+    caption = (
+        f"An episode with cleanup, seed {seed}: the robot cannot pass an edge (crossed out), removes it and plans "
+        "again. Small numbers: steps. Background: nodes and true edges of the memory."
+    )
+    return [Figure("episode", caption, draw, wide=True)]
+
+
+# -- drawing -----------------------------------------------------------------------------------------------------
+
+
+def draw_rooms(path: Path, layout: Layout, views: ArrayLike = (), poses: ArrayLike = ()) -> None:
+    """The rooms from above and, if there are any, (n, 64, 64, 3) views from (n, 3) poses."""
+    images, seen_from = np.asarray(views), np.asarray(poses, np.float64).reshape(-1, 3)
+    if len(images) != len(seen_from):
+        raise sgm.InputError(f"there are {len(images)} views from {len(seen_from)} poses: expected as many of each")
+    columns = -(-len(images) // 2)
+    figure = plots.pyplot().figure(figsize=(5.2 + 2.35 * columns, 5.2))
+    shape = {"width_ratios": [5.2] + [2.35] * columns, "wspace": 0.06, "hspace": 0.1}
+    grid = figure.add_gridspec(2 if columns else 1, 1 + columns, **shape)
+    plan = figure.add_subplot(grid[:, 0])
+    _draw_layout(plan, layout, textures=True)
+    plots.draw_scale(plan, 0, -0.2, 1, "m")
+    for number, (image, pose) in enumerate(zip(images, seen_from, strict=True)):
+        plots.draw_image(figure.add_subplot(grid[number // columns, 1 + number % columns]), image, str(number + 1))
+        plots.draw_arrow(plan, pose, 0.4, plots.TRACK, str(number + 1))
     plots.save(figure, path)
 
 
-def _success(axes: Any, curves: Sequence[Curve], paper: Mapping[str, float], longest: int) -> None:
-    for curve in curves:
-        colour = METHOD.get(curve.method, plots.WALL)
-        low, rate, high = (100 * np.asarray(values, np.float64) for values in (curve.low, curve.rate, curve.high))
-        axes.fill_between(curve.steps, low, high, color=colour, alpha=0.14, linewidth=0)
-        _line(axes, curve, rate)
-        if curve.method in paper:
-            look = {"marker": "D", "s": 42, "facecolors": "white", "edgecolors": colour, "linewidths": 1.5}
-            axes.scatter([1.045 * longest], [100 * paper[curve.method]], **look, zorder=5, clip_on=False)
-    axes.set(ylim=(0, 100))
-    plots.plain(axes)
-
-
-def _connected(axes: Any, curves: Sequence[Curve]) -> None:
-    for curve in curves:
-        _line(axes, curve, np.array([np.nan if share is None else 100 * share for share in curve.connected]))
-    axes.set(ylim=(0, 105), yticks=(0, 50, 100))
-    plots.plain(axes)
-
-
-def _line(axes: Any, curve: Curve, values: Floats) -> None:
-    look = {"color": METHOD.get(curve.method, plots.WALL), "marker": MARKERS.get(curve.method, "o"), "markersize": 5.5}
-    axes.plot(curve.steps, values, **look, linewidth=1.8, label=label(curve.method), clip_on=False, zorder=4)
-
-
-def _legend_under(figure: Any, panels: NDArray[Any], more: str, inches: float) -> None:
-    """One legend for all panels, so many inches below the lowest, and a hollow diamond if `more` names one."""
-    handles: dict[str, Any] = {}
-    for axes in panels.flat:
-        handles.update(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-    if more:
-        look = {"marker": "D", "linestyle": "", "markerfacecolor": "white", "color": plots.WALL}
-        handles[more] = plots.pyplot().Line2D([], [], **look)
-    low = min(axes.get_position().y0 for axes in panels.flat) - inches / figure.get_figheight()
-    figure.legend(
-        handles.values(), handles.keys(), loc="upper center", bbox_to_anchor=(0.5, low), ncol=min(len(handles), 8),
-        frameon=False, fontsize=10, columnspacing=1.5,
-    )  # fmt: skip
-
-
-def reasons(path: Path, methods: Sequence[Reasons]) -> None:
-    """Bars for each method before and after cleanup: false edges, connectivity, misplaced starts and goals, success."""
+def draw_reasons(path: Path, methods: Mapping[str, Mapping[str, Pooled]]) -> None:
+    """Bars for each method and state: false edges, connectivity, misplaced starts and goals, success."""
     if not methods:
         raise sgm.SGMError("no method was evaluated")
-    stages = [name for name in STAGE if any(name in method.stages for method in methods)]
-    figure, panels = plots.pyplot().subplots(
-        1, 4, figsize=(13, 0.24 * (len(stages) + 1) * len(methods) + 0.9), sharey=True, gridspec_kw={"wspace": 0.12}
-    )
-    for number, name in enumerate(stages):
-        place, height = _places(len(methods), number, len(stages)), 0.8 / len(stages)
-        for axes, field in ((panels[0], "false_edges"), (panels[1], "connected")):
-            shares = [getattr(method.stages.get(name), field, None) for method in methods]
-            _bars(axes, place, shares, STAGE[name], name, height)
-        for middle, method in zip(place, methods, strict=True):
-            if name == BEFORE and (stage := method.stages.get(name)) and stage.true is not None:
-                ends = [middle - 0.45 * height, middle + 0.45 * height]
-                panels[1].plot([100 * stage.true] * 2, ends, color="#c0392b", linewidth=2.2, label="w/o false edges")
-    for number, (name, colour) in enumerate(MISPLACED.items()):
-        shares = [method.misplaced.get(name) for method in methods]
-        _bars(panels[2], _places(len(methods), number, 2), shares, colour, f"{name} misplaced", 0.4)
-    _success_bars(panels[3], methods, stages)
+    states = [name for name in STAGES if any(name in known for known in methods.values())]
+    size = (13, 0.24 * (len(states) + 1) * len(methods) + 0.9)
+    figure, panels = plots.pyplot().subplots(1, 4, figsize=size, sharey=True, gridspec_kw={"wspace": 0.12})
+    for row, (method, known) in enumerate(methods.items()):
+        for name, place, height in _places(row, states):
+            if item := known.get(name):
+                _draw_bar(panels[0], place, height, item.mean("false_edges"), STAGES[name], name)
+                _draw_bar(panels[1], place, height, item.share_of_nodes("largest_part"), STAGES[name], name)
+                _draw_bar(panels[3], place, height, item.rate, STAGES[name], name, item.ci95)
+                _draw_tick(panels[3], place, height, paper.ablation(method)[name != BEFORE], "black", "paper")
+            if item and name == BEFORE and (best := item.share_of_nodes("true_part")) is not None:
+                _draw_tick(panels[1], place, height, paper.Quoted(100 * best), "#c0392b", "w/o false edges")
+        for name, place, height in _places(row, list(MISPLACED)):
+            share = next((share for item in known.values() if (share := item.mean(f"false_{name}")) is not None), None)
+            _draw_bar(panels[2], place, height, share, MISPLACED[name], f"{name} misplaced")
     titles = (
-        f"false edges, %\nover {FALSE:g} m long", "largest part, %\nof nodes, strongly connected",
-        f"misplaced, %\ntaken to be over {FALSE:g} m away", "success, %\nwith 95 % interval",
-    )  # fmt: skip
+        f"false edges, %\nover {FALSE:g} m long",
+        "connected, %\nof nodes, largest component",
+        f"misplaced, %\ntaken to be over {FALSE:g} m away",
+        "success, %\nwith 95 % interval",
+    )
     for axes, title in zip(panels, titles, strict=True):
         axes.set_title(title, fontsize=11)
         axes.tick_params(axis="y", length=0)
-        plots.plain(axes, "x")
+        plots.tidy(axes, "x")
         axes.margins(x=0)
-        axes.set_xlim(0, 115 if axes in panels[[1, 3]] else 1.25 * max(axes.get_xlim()[1], 4))
+        axes.set_xlim(0, 118 if axes in panels[[1, 3]] else 1.25 * max(axes.get_xlim()[1], 4))
         axes.xaxis.set_major_locator(plots.pyplot().MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-    panels[0].set_yticks(
-        range(len(methods)), [method.label.replace(" and ", "\nand ") for method in methods], fontsize=11
-    )
+    labels = [label(method).replace(" and ", "\nand ") for method in methods]
+    panels[0].set_yticks(range(len(methods)), labels, fontsize=11)
     panels[0].set_ylim(len(methods) - 0.5, -0.5)
-    _legend_under(figure, panels, "", 0.35)
+    plots.legend_under(figure, panels, 0.35)
     plots.save(figure, path)
 
 
-def _places(methods: int, number: int, of: int) -> Floats:
-    """Where bar `number` of each method is drawn."""
-    return np.arange(methods, dtype=np.float64) + 0.8 * ((number + 0.5) / of - 0.5)
+def _places(row: int, names: Sequence[str]) -> list[tuple[str, float, float]]:
+    """Name, place and height of each bar of a method."""
+    height = 0.8 / len(names)
+    return [(name, row - 0.4 + height * (number + 0.5), height) for number, name in enumerate(names)]
 
 
-def _bars(axes: Any, places: Floats, shares: Sequence[float | None], colour: str, name: str, height: float) -> None:
-    """Horizontal bars of what is known."""
-    known = [row for row, share in enumerate(shares) if share is not None]
-    values = np.array([100 * share for share in shares if share is not None])
-    axes.barh(places[known], values, 0.9 * height, color=colour, label=name)
-    for place, value in zip(places[known], values, strict=True):
-        _number(axes, value, value, place)
+def _draw_bar(
+    axes: Any,
+    place: float,
+    height: float,
+    share: float | None,
+    colour: str,
+    name: str,
+    interval: tuple[float, float] | None = None,
+) -> None:
+    """A horizontal bar with its interval and its number, percent, if the share is known."""
+    if share is None:
+        return
+    axes.barh(place, 100 * share, 0.9 * height, color=colour, label=name)
+    if interval:
+        axes.plot([100 * end for end in interval], [place, place], color="#6b6f75", linewidth=1.4, zorder=3)
+    text = f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
+    end = 100 * (interval[1] if interval else share)
+    axes.annotate(text, (end, place), (4, 0), textcoords="offset points", va="center", fontsize=8.5)
 
 
-def _number(axes: Any, value: float, end: float, place: float) -> None:
-    """A number beside the end of a bar."""
-    text = f"{value:.1f}" if value < 9.95 else f"{value:.0f}"
-    axes.annotate(text, (end, place), (3, 0), textcoords="offset points", va="center", fontsize=8.5)
+def _draw_tick(axes: Any, place: float, height: float, value: paper.Quoted | None, colour: str, name: str) -> None:
+    """A line across a bar at a number of percent, if there is one."""
+    if value is not None:
+        look = {"color": colour, "linewidth": 2.2, "zorder": 4, "solid_capstyle": "butt", "label": name}
+        axes.plot([value.value] * 2, [place - 0.45 * height, place + 0.45 * height], **look)
 
 
-def _success_bars(axes: Any, methods: Sequence[Reasons], stages: Sequence[str]) -> None:
-    """Success with intervals; the paper's as a line across the first bar, and across the others."""
-    half = 0.36 / len(stages)
-    for number, name in enumerate(stages):
-        places = _places(len(methods), number, len(stages))
-        for method, place in zip(methods, places, strict=True):
-            if (stage := method.stages.get(name)) is None:
-                continue
-            paper = 100 * method.paper[name != BEFORE] if method.paper else np.nan
-            if np.isfinite(paper):
-                look = {"color": "black", "linewidth": 2.2, "zorder": 4, "solid_capstyle": "butt"}
-                axes.plot([paper, paper], [place - half, place + half], **look, label="paper")
-            low, value, high = 100 * stage.low, 100 * stage.rate, 100 * stage.high
-            axes.barh(place, value, 2 * half, color=STAGE[name])
-            axes.plot([low, high], [place, place], color="#6b6f75", linewidth=1.4, zorder=3)
-            _number(axes, value, paper if high < paper < high + 15 else high, place)
+def draw_similarity(path: Path, layout: Layout, data: Mapping[str, Any]) -> None:
+    """An image and its place; beside it those that pass the perceptual and those that pass the two-way check.
+
+    Args:
+        path: of the figure.
+        layout: of the rooms.
+        data: of images.npz: "reference", "reference_pose" and, for "perceptual" and "two-way" each, "_images",
+            "_poses", "_apart" (m), "_turned" (degrees) and "_passed" (all, false ones).
+    """
+    checks = [name for name in ("perceptual", "two-way") if f"{name}_images" in data]
+    figure = plots.pyplot().figure(figsize=(2.6 + 5.4 * len(checks), 5.0))
+    left, *others = figure.subfigures(1, 1 + len(checks), width_ratios=[2.6] + [5.4] * len(checks), squeeze=False)[0]
+    shape = {"left": 0.04, "right": 0.96, "top": 0.9, "bottom": 0.03, "hspace": 0.06}
+    image, plan = left.subplots(2, 1, gridspec_kw=shape)
+    plots.draw_image(image, data["reference"], "reference", plots.TRACK)
+    _draw_layout(plan, layout)
+    for name, part, marker, colour in zip(checks, others, "os", (plots.PLANS[0], plots.NODE), strict=False):
+        poses = np.asarray(data[f"{name}_poses"], np.float64).reshape(-1, 3)
+        look = {"marker": marker, "s": 26, "facecolors": "none", "edgecolors": colour, "linewidths": 1.4, "zorder": 4}
+        plan.scatter(*poses[:, :2].T, **look, label=name)
+        _draw_matches(part, name, data)
+    plots.draw_arrow(plan, data["reference_pose"], 0.4, plots.TRACK)
+    plots.legend_below(plan, 2)
+    plots.save(figure, path)
 
 
-def edge_lengths(path: Path, lengths: Mapping[str, Mapping[str, ArrayLike]]) -> None:
-    """True lengths of edges, a panel for each method, before cleanup and after it by policy: (E,) m each."""
-    known = {
-        method: {name: np.asarray(stages[name], np.float64).ravel() for name in STAGE if name in stages}
-        for method, stages in lengths.items()
-        if stages
-    }
-    every = [values for stages in known.values() for values in stages.values() if len(values)]
-    if not every:
-        raise sgm.SGMError("no memory has an edge")
-    columns = min(4, len(known))
-    rows = -(-len(known) // columns)
-    figure, panels = plots.pyplot().subplots(
-        rows, columns, figsize=(max(6.0, 3.3 * columns), 2.7 * rows + 0.5), squeeze=False, sharex=True, sharey=True,
-        gridspec_kw={"wspace": 0.07, "hspace": 0.24},
-    )  # fmt: skip
-    bins = np.arange(0, max(FALSE, max(values.max() for values in every)) + 0.2, 0.1)
-    for axes, (method, stages) in zip(panels.flat, known.items(), strict=False):
-        axes.axvline(FALSE, color=plots.WALL, linewidth=1, linestyle=":")
-        for number, (name, values) in enumerate(stages.items()):
-            fill = {"fill": True, "alpha": 0.45} if name == BEFORE else {"linewidth": 1.6}
-            axes.stairs(np.histogram(values, bins)[0], bins, color=STAGE[name], label=name, **fill)
-            share = (
-                f"{len(values):,} edges, {100 * np.mean(values > FALSE):.1f} % false" if len(values) else "none left"
-            )
-            look = {"transform": axes.transAxes, "ha": "right", "va": "top", "fontsize": 8.5, "fontweight": "bold"}
-            axes.text(0.99, 0.98 - 0.09 * number, share, color="#6f747b" if name == BEFORE else STAGE[name], **look)
-        axes.set_title(label(method), fontsize=11)
-        plots.plain(axes)
-    for axes in panels.flat[len(known) :]:
+def _draw_matches(part: Any, name: str, data: Mapping[str, Any]) -> None:
+    """Up to twelve images, the false ones framed."""
+    passed, false = (int(number) for number in data[f"{name}_passed"])
+    part.suptitle(f"pass the {name} check: {passed:,}, of which {false:,} false", fontsize=12, y=0.985)
+    shape = {"left": 0.02, "right": 0.98, "top": 0.885, "bottom": 0.01, "wspace": 0.1, "hspace": 0.22}
+    panels = part.subplots(3, 4, gridspec_kw=shape)
+    images, apart, turned = (data[f"{name}_{what}"] for what in ("images", "apart", "turned"))
+    for axes in panels.flat[len(apart) :]:
         axes.set_axis_off()
-    for axes in panels.flat[max(0, len(known) - columns) : len(known)]:
-        axes.set_xlabel("true length, m")
-        axes.tick_params(labelbottom=True)
-    for axes in panels[:, 0]:
-        axes.set_ylabel("edges per 0.1 m")
-    panels[0, 0].set(yscale="log", ylim=(0.7, None), xlim=(0, bins[-1]))
-    top = panels[0, 0].get_ylim()[1]
-    panels[0, 0].set_ylim(0.7, top ** (1.05 + 0.12 * max(map(len, known.values()))))
-    _legend_under(figure, panels, "", 0.55)
-    plots.save(figure, path)
+    for axes, image, metres, degrees in zip(panels.flat, images, apart, turned, strict=False):
+        wrong = metres > FALSE
+        title = f"{'✗ ' if wrong else ''}{metres:.2f} m, {degrees:.0f}°"
+        plots.draw_image(axes, image, title, plots.CUT if wrong else None)

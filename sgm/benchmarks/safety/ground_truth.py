@@ -1,32 +1,41 @@
-"""What is true of a memory of the SafetyGym benchmark, by where its nodes were seen; no agent knows it."""
+"""What is true of a memory of the SafetyGym benchmark, by the poses of its nodes."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 import sgm
+from sgm.benchmarks.base import Piece, Row
+from sgm.benchmarks.ground_truth import edge_lengths, largest_component, share_over
 
 FALSE = 1.2  # metres beyond which a pair that is taken for near, or an edge, is false
 
 
-def edge_lengths(edges: sgm.Edges, places: NDArray[np.floating]) -> NDArray[np.float64]:
-    """(E,) true lengths of edges, metres; (V, 2 or more) places are where the nodes were seen."""
-    ends = places[:, :2].astype(np.float64)
-    return np.hypot(*(ends[edges.source] - ends[edges.target]).T)
+def facts(piece: Piece, memory: sgm.SparseGraphicalMemory) -> Row:
+    """The shares of false edges, and of tasks whose start or goal is nearest to a node elsewhere; what is connected."""
+    poses, edges = memory.attributes["pose"], memory.edges()
+    lengths = edge_lengths(edges, poses)
+    # Not the memory's own distance: it ends at MaxDist, beyond which all nodes would be equally far.
+    distance = piece.networks.distance.unlimited()
+    starts, goals = (piece.env.see(ends) for ends in (piece.tasks.starts, piece.tasks.goals))
+    first = distance(distance.embed(starts), memory.embeddings).argmin(axis=1)
+    last = [int(distance(memory.embeddings, distance.embed(goal[None]))[:, 0].argmin()) for goal in goals]
+    return {
+        "true_part": true_component(len(memory), edges, lengths),
+        "false_edges": share_over(lengths, FALSE),
+        "false_starts": _share_elsewhere(poses[first], piece.tasks.starts),
+        "false_goals": _share_elsewhere(poses[last], piece.tasks.goals),
+    }
 
 
-def largest_part(nodes: int, edges: sgm.Edges, chosen: NDArray[np.bool_] | slice = slice(None)) -> NDArray[np.bool_]:
-    """Which nodes are in the largest strongly connected part of the graph, or of that of some edges."""
-    source, target = edges.source[chosen], edges.target[chosen]
-    graph = csr_array((np.ones(len(source)), (source, target)), shape=(nodes, nodes))
-    part = connected_components(graph, connection="strong")[1]
-    inside: NDArray[np.bool_] = part == np.bincount(part).argmax()
-    return inside
+def true_component(nodes: int, edges: sgm.Edges, lengths: NDArray[np.float64]) -> int:
+    """Nodes of the largest strongly connected component without false edges: what a perfect cleanup would leave."""
+    true = lengths <= FALSE
+    return int(largest_component(nodes, edges.source[true], edges.target[true]).sum())
 
 
-def true_part(edges: sgm.Edges, lengths: NDArray[np.float64], nodes: int) -> int:
-    """Nodes of the largest strongly connected part without the false edges: what a perfect cleanup would leave."""
-    return int(largest_part(nodes, edges, lengths <= FALSE).sum())
+def _share_elsewhere(found: NDArray[Any], true: NDArray[Any]) -> float:
+    return float((np.hypot(*(found[:, :2] - true[:, :2]).T) > FALSE).mean())

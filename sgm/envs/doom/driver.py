@@ -35,13 +35,13 @@ IDLE = ACTIONS.index("idle")
 BUTTONS = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT", None, "TURN_LEFT", "TURN_RIGHT")
 PRESSED = [[index == action for index in range(len(ACTIONS)) if index != IDLE] for action in range(len(ACTIONS))]
 REPEAT = 4  # tics of an action
-RENDERED = 160, 120  # width and height of the engine's picture
+RENDERED = 160, 120  # width and height of the engine's image
 IWAD = Path(vizdoom.__file__).parent / "freedoom2.wad"  # comes with vizdoom
 
 POSE_TEXT = 48  # bytes kept for the pose in the map's text
 REQUEST = struct.Struct("<bddd")  # an action, or one of the two below; and a pose
 RESET, PICTURE = -1, -2
-POSE = struct.Struct("<ddd")  # begins an answer; the picture follows
+POSE = struct.Struct("<ddd")  # begins an answer; the image follows
 
 Frame = NDArray[np.uint8]
 Pose = tuple[float, float, float]
@@ -65,17 +65,17 @@ def drive() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the engine must not hold the line when its driver is gone
     game = Game(**json.loads(sys.argv[1]))
     try:
-        picture = game.see()
+        image = game.see()
         while True:
-            connection.sendall(POSE.pack(*game.pose) + picture.tobytes())
+            connection.sendall(POSE.pack(*game.pose) + image.tobytes())
             request = connection.recv(REQUEST.size, socket.MSG_WAITALL)
             if len(request) < REQUEST.size:
                 break
             what, *pose = REQUEST.unpack(request)
             if what == PICTURE:
-                picture = game.rendered
+                image = game.rendered
             else:
-                picture = game.reset(*pose) if what == RESET else game.step(what)
+                image = game.reset(*pose) if what == RESET else game.step(what)
     except OSError:
         pass
     game.close()
@@ -136,10 +136,10 @@ class Game:
             file.write(pose_text((x, y, heading)).encode())
         self.game.set_seed(0)  # every episode alike, whatever was before it
         self.game.new_episode()
-        picture = self.see()
+        image = self.see()
         if max(abs(self.pose[0] - x), abs(self.pose[1] - y)) > 2:
             raise RuntimeError(f"the player is at {self.pose[:2]} instead of {(x, y)}")
-        return picture
+        return image
 
     def step(self, action: int) -> Frame:
         """Act for four tics."""
@@ -147,7 +147,7 @@ class Game:
         return self.see()
 
     def see(self) -> Frame:
-        """The picture of the size that is wanted."""
+        """The image of the size that is wanted."""
         state = self.game.get_state()
         if state is None or state.game_variables is None:
             raise RuntimeError("the player died or left the map")

@@ -83,7 +83,7 @@ class Tasks:
 class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray, np.ndarray]):
     """Many engines on one map, all at work at once.
 
-    Observations are pictures, (n, height, width, 3) uint8: `observation`, what is seen, which is `achieved_goal`, too
+    Observations are images, (n, height, width, 3) uint8: `observation`, what is seen, which is `achieved_goal`, too
     (the same array), and `desired_goal`, what is seen at the goal, black without one. Actions are numbers of `ACTIONS`.
     An episode is over (terminated, reward 0 instead of −1) within `radius` map units of the goal. `infos` carry the
     truth, for evaluation only: `pose` (n, 3), `distance` (n,) to the goal in map units, nan without one, `success` and
@@ -91,7 +91,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
 
     `reset(seed=s)` seeds sub-environment `i` with `s + i`. Reset options, all optional: `starts` and `goals`, (n, 3) or
     (3,) poses (x, y in map units, heading in degrees, rounded to whole ones); or `level`, one of `LEVELS`, from which
-    both are drawn; `goals=None` for episodes without a goal, which saves drawing its picture; and `reset_mask`, (n,)
+    both are drawn; `goals=None` for episodes without a goal, which saves drawing its image; and `reset_mask`, (n,)
     bool: reset only these, and read only these rows. What is not given is drawn uniformly over the map.
 
     A dead engine is started anew. If that was in the middle of an episode, the episode is lost: it is truncated and
@@ -104,6 +104,8 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         "render_modes": ["rgb_array"],
         "render_fps": 35 // REPEAT,
     }
+
+    idle_action = -1  # leaves an engine alone
 
     def __init__(
         self,
@@ -120,10 +122,10 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         Args:
             num_envs: number of engines.
             doom_map: where; the default maze unless given.
-            size: (width, height) of pictures, at most 160 × 120, which is what the engine draws.
+            size: (width, height) of images, at most 160 × 120, which is what the engine draws.
             radius: of goals, map units.
             max_episode_steps: truncate after this many steps; None: never.
-            render_mode: None or "rgb_array", the engine's own pictures.
+            render_mode: None or "rgb_array", the engine's own images.
         """
         self.engines: list[Engine] = []
         require(is_number(num_envs, 1), "num_envs", num_envs, "a number of engines, 1 or more")
@@ -213,12 +215,12 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         return self._observation(), np.where(reached, 0.0, -1.0), reached.copy(), late | self._lost, infos
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Whether `info` says that the goal is near; pictures alone do not tell."""
+        """Whether `info` says that the goal is near; images alone do not tell."""
         distance = info["distance"] if isinstance(info, Mapping) else [one["distance"] for one in info]
         return (np.asarray(distance) <= self.radius)[()]
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """0 where `info` says that the goal is near, else −1; pictures alone do not tell."""
+        """0 where `info` says that the goal is near, else −1; images alone do not tell."""
         return np.where(self.compute_terminated(achieved_goal, desired_goal, info), 0.0, -1.0)[()]
 
     def render(self) -> tuple[Frame, ...] | None:
@@ -226,9 +228,9 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         if self.render_mode != "rgb_array":
             return None
         self._check_open()
-        pictures = np.zeros((self.num_envs, RENDERED[1], RENDERED[0], 3), np.uint8)
-        self._lose(self._ask(range(self.num_envs), lambda i: self.engines[i].ask(PICTURE), pictures))
-        return tuple(pictures)
+        images = np.zeros((self.num_envs, RENDERED[1], RENDERED[0], 3), np.uint8)
+        self._lose(self._ask(range(self.num_envs), lambda i: self.engines[i].ask(PICTURE), images))
+        return tuple(images)
 
     def close_extras(self, **_: Any) -> None:
         """Stop the engines."""
@@ -297,7 +299,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         raise EngineDied(f"Doom engines {chosen} died {TRIES} times at the beginning of an episode")
 
     def _ask(self, chosen: Iterable[int], ask: Callable[[int], None], into: Frame) -> list[int]:
-        """Ask the chosen engines all at once and collect their pictures -> those that died, which run again."""
+        """Ask the chosen engines all at once and collect their images -> those that died, which run again."""
         died = []
         waiting = []
         for i in chosen:
@@ -387,17 +389,17 @@ class DoomMazeEnv(gymnasium.Env[dict[str, Frame], np.int64]):
         return first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info_of(infos)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Whether `info` says that the goal is near; pictures alone do not tell."""
+        """Whether `info` says that the goal is near; images alone do not tell."""
         return self.vector.compute_terminated(achieved_goal, desired_goal, info)
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """0 where `info` says that the goal is near, else −1; pictures alone do not tell."""
+        """0 where `info` says that the goal is near, else −1; images alone do not tell."""
         return self.vector.compute_reward(achieved_goal, desired_goal, info)
 
     def render(self) -> Frame | None:
         """What is seen, (120, 160, 3), whatever the size of observations."""
-        pictures = self.vector.render()
-        return None if pictures is None else pictures[0]
+        images = self.vector.render()
+        return None if images is None else images[0]
 
     def close(self) -> None:
         """Stop the engine."""
@@ -409,7 +411,7 @@ class Rollouts:
     """Random exploration.
 
     Attributes:
-        frames: (episodes, steps + 1, height, width, 3) uint8 pictures.
+        frames: (episodes, steps + 1, height, width, 3) uint8 images.
         actions: (episodes, steps) uint8 actions between them.
         poses: (episodes, steps + 1, 3) float32 the truth, for evaluation only.
     """

@@ -15,13 +15,14 @@ SIZE = 1856  # side of the paper's maze, map units
 LIGHT = 200  # of 255
 
 # All in the freedoom2.wad that comes with vizdoom, and easy to tell apart.
-TEXTURES = (
-    "TANROCK2", "TANROCK4", "TANROCK5", "TANROCK7", "TANROCK8", "TEKBRON1", "TEKBRON2", "TEKGREN1", "TEKGREN3",
-    "TEKGREN5", "TEKLITE", "TEKLITE2", "TEKWALL1", "TEKWALL4", "TEKWALL6", "WOOD1", "WOOD3", "WOOD5", "WOOD7", "WOOD9",
-    "WOODGARG", "WOODMET1", "WOODMET3", "WOODSKUL", "WOODVERT", "ZDOORB1", "ZDOORF1", "ZELDOOR", "ZIMMER1", "ZIMMER3",
-    "ZIMMER5", "ZIMMER7", "ZZWOLF1", "ZZWOLF2", "ZZWOLF4", "ZZWOLF6", "ZZWOLF7", "ZZWOLF10", "ZZWOLF12", "ZZWOLF13",
-    "ZZZFACE1", "ZZZFACE3", "ZZZFACE5", "ZZZFACE7",
-)  # fmt: skip
+TEXTURES = tuple(
+    """
+    TANROCK2 TANROCK4 TANROCK5 TANROCK7 TANROCK8 TEKBRON1 TEKBRON2 TEKGREN1 TEKGREN3 TEKGREN5 TEKLITE TEKLITE2
+    TEKWALL1 TEKWALL4 TEKWALL6 WOOD1 WOOD3 WOOD5 WOOD7 WOOD9 WOODGARG WOODMET1 WOODMET3 WOODSKUL WOODVERT ZDOORB1
+    ZDOORF1 ZELDOOR ZIMMER1 ZIMMER3 ZIMMER5 ZIMMER7 ZZWOLF1 ZZWOLF2 ZZWOLF4 ZZWOLF6 ZZWOLF7 ZZWOLF10 ZZWOLF12
+    ZZWOLF13 ZZZFACE1 ZZZFACE3 ZZZFACE5 ZZZFACE7
+    """.split()  # noqa: SIM905
+)
 FLOOR, CEILING = "ZZWOLF1", "ZIMMER8"
 
 
@@ -109,8 +110,12 @@ def _from_blocks(wall: NDArray[np.bool_], random: np.random.Generator, textures:
         lines.append({"v1": vertex(*ends[0]), "v2": vertex(*ends[1]), "sidefront": len(sides), "blocking": True})
         sides.append({"sector": 0, "texturemiddle": textures[int(random.integers(len(textures)))]})
     sector = {
-        "heightfloor": 0, "heightceiling": 128, "texturefloor": FLOOR, "textureceiling": CEILING, "lightlevel": LIGHT,
-    }  # fmt: skip
+        "heightfloor": 0,
+        "heightceiling": 128,
+        "texturefloor": FLOOR,
+        "textureceiling": CEILING,
+        "lightlevel": LIGHT,
+    }
     # The start only says which part of the map is meant: any open place will do.
     room = np.argwhere(~wall & ~np.roll(wall, 1, 0) & ~np.roll(wall, 1, 1) & ~np.roll(wall, (1, 1), (0, 1)))
     x, y = room[len(room) // 2]

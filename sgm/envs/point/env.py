@@ -394,6 +394,8 @@ class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarra
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
+    idle_action = 0.0  # a finished point stays anyway; others only tremble
+
     def __init__(
         self,
         num_envs: int = 1,

@@ -13,9 +13,17 @@ if TYPE_CHECKING:
 
 WALL, FLOOR, HAZARD = "#343c4c", "#faf9f5", "#e9b6b0"
 COLOURS = {
-    "brick": "#a8442f", "planks": "#b98750", "tiles": "#3f7fc1", "stripes": "#e0b73a", "diagonal": "#2f9e6e",
-    "dots": "#7d4fa8", "checks": "#5b6270", "zigzag": "#e06fa0", "rings": "#2aa5b5", "crosses": "#e27a2c",
-}  # fmt: skip
+    "brick": "#a8442f",
+    "planks": "#b98750",
+    "tiles": "#3f7fc1",
+    "stripes": "#e0b73a",
+    "diagonal": "#2f9e6e",
+    "dots": "#7d4fa8",
+    "checks": "#5b6270",
+    "zigzag": "#e06fa0",
+    "rings": "#2aa5b5",
+    "crosses": "#e27a2c",
+}
 
 
 def draw_layout(axes: Axes, layout: Layout, *, textures: bool = True) -> None:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sgm.envs.vector import check_mask, first, info_of, is_number, require, spread_seeds
 from sgm.errors import InputError
-from sgm.memory.progress import progress_bar
+from sgm.progress import progress_bar
 
 from .layouts import Layout, generate
 from .model import TIMESTEP
@@ -91,9 +91,9 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
     Observations are `observation`, (n, size, size, 3) uint8, what is seen; `odometry`, (n, 6) float32: x and y in m,
     heading in rad (−π to π), forward and sideways speed in m/s, turning rate in rad/s; and `desired_goal`, what is seen
     at the goal, black without one. Actions are (n, 2), force forward and turning rate, −1 to 1; what is beyond is
-    clipped. A row of nan leaves its robot alone (`rest` says so to whoever asks). A step is 50 time steps, 0.1 s. The
-    robot reaches 1.5 m/s and 3 rad/s. Its force is limited so that every one above 0.05 is the same, and its turning
-    servo is too stiff for the time step: turning rates tremble by about 1 rad/s. Both are Safety Gym's.
+    clipped. A row of nan, `idle_action`, leaves its robot alone. A step is 50 time steps, 0.1 s. The robot reaches
+    1.5 m/s and 3 rad/s. Its force is limited so that every one above 0.05 is the same, and its turning servo is too
+    stiff for the time step: turning rates tremble by about 1 rad/s. Both are Safety Gym's.
 
     An episode is over (terminated, reward 0 instead of −1) within 0.4 m of the goal. `infos` carry the truth, for
     evaluation only: `pose` (n, 3), `goal_pose` (n, 3), nan without a goal, `distance` (n,) between them in m, `success`
@@ -120,7 +120,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         "render_modes": ["rgb_array"],
         "render_fps": round(1 / (FRAME_SKIP * TIMESTEP)),
     }
-    rest = np.nan
+    idle_action = np.nan  # leaves a robot alone
 
     def __init__(
         self,
@@ -372,9 +372,13 @@ class SafetyRoomsEnv(gymnasium.Env[Observation, np.ndarray]):
     ) -> None:
         """Start its process; for the arguments see `SafetyRoomsVectorEnv`."""
         self.vector = SafetyRoomsVectorEnv(
-            1, layout=layout, layout_seed=layout_seed, size=size, max_episode_steps=max_episode_steps,
+            1,
+            layout=layout,
+            layout_seed=layout_seed,
+            size=size,
+            max_episode_steps=max_episode_steps,
             render_mode=render_mode,
-        )  # fmt: skip
+        )
         self.render_mode = render_mode
         self.observation_space = self.vector.single_observation_space
         self.action_space = self.vector.single_action_space
@@ -469,7 +473,7 @@ def explore(env: SafetyRoomsVectorEnv, episodes: int, steps: int, seed: int, *, 
             mask = np.arange(env.num_envs) < used
             starts = begin[np.resize(rows, env.num_envs)]
             observation, _ = env.reset(options={"starts": starts, "goals": None, "reset_mask": mask})
-            act = np.full((env.num_envs, 2), env.rest)
+            act = np.full((env.num_envs, 2), env.idle_action)
             for step in range(steps + 1):
                 if step:
                     act[:used] = taken[rows, step - 1]

@@ -30,8 +30,17 @@ GRID = 0.05  # of the map on which it is found out what can be reached, m
 TRIES = 100  # to find a place for something
 REBUILDS = 10  # if there was none
 TEXTURES = (
-    "brick", "planks", "tiles", "stripes", "diagonal", "dots", "checks", "zigzag", "rings", "crosses",
-)  # fmt: skip
+    "brick",
+    "planks",
+    "tiles",
+    "stripes",
+    "diagonal",
+    "dots",
+    "checks",
+    "zigzag",
+    "rings",
+    "crosses",
+)
 PILLAR_COLOURS = ("#e8e4da", "#39c2c9", "#f2a541", "#d1495b")
 
 Box = tuple[float, float, float, float]  # left, bottom, right, top, m
@@ -129,9 +138,11 @@ class Layout:
         inside = finite & ((points > 0) & (points < self.size)).all(-1)
         column, row = np.moveaxis((np.where(inside[..., None], points, 0.0) / GRID).astype(int), -1, 0)
         near = self._around
-        return inside & near[np.minimum(column, len(near) - 1), np.minimum(row, near.shape[1] - 1)] & (
-            self.distance(points) >= margin
-        )  # fmt: skip
+        return (
+            inside
+            & near[np.minimum(column, len(near) - 1), np.minimum(row, near.shape[1] - 1)]
+            & (self.distance(points) >= margin)
+        )
 
     def fits(self, poses: ArrayLike) -> Bools:
         """Whether a robot can be there with its nose where it is, if pressed to a wall: (..., 3) -> (...) bool."""
@@ -354,8 +365,10 @@ class _Builder:
         shape = layout.reachable.shape
         for i in range(columns):
             for j in range(rows):
-                part = [slice(n * shape[a] // self.rooms[a], (n + 1) * shape[a] // self.rooms[a])
-                        for a, n in ((0, i), (1, j))]  # fmt: skip
+                part = [
+                    slice(n * shape[a] // self.rooms[a], (n + 1) * shape[a] // self.rooms[a])
+                    for a, n in ((0, i), (1, j))
+                ]
                 if not layout.reachable[tuple(part)].any():
                     return False
         return True

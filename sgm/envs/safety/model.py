@@ -65,10 +65,10 @@ def physics(walls: Iterable[Box] = (), pillars: Iterable[Disc] = ()) -> str:
 
 
 def scenery(layout: Layout, size: int) -> tuple[str, dict[str, bytes]]:
-    """MJCF of what can be seen of a layout, for pictures of side `size`, and the files it needs.
+    """MJCF of what can be seen of a layout, for images of side `size`, and the files it needs.
 
-    One mesh for all panels of a texture: a picture takes as long as there are things to draw.
-    The robot is left out: it would hide the same part of every picture.
+    One mesh for all panels of a texture: an image takes as long as there are things to draw.
+    The robot is left out: it would hide the same part of every image.
     """
     width, height = layout.size
     worn = {texture: [panel for panel in layout.panels if panel.texture == texture] for texture in TEXTURE_MAKERS}
@@ -148,11 +148,11 @@ def _rgba(colour: str) -> str:
 
 
 def _paint(*layers: tuple[str, NDArray[np.bool_]], ground: str) -> Frame:
-    picture = np.empty((TEXEL, TEXEL, 3), np.uint8)
-    picture[:] = list(bytes.fromhex(ground[1:]))
+    image = np.empty((TEXEL, TEXEL, 3), np.uint8)
+    image[:] = list(bytes.fromhex(ground[1:]))
     for colour, mask in layers:
-        picture[mask] = list(bytes.fromhex(colour[1:]))
-    return picture
+        image[mask] = list(bytes.fromhex(colour[1:]))
+    return image
 
 
 ROW, COLUMN = np.mgrid[:TEXEL, :TEXEL]
@@ -206,18 +206,26 @@ def _floor() -> Frame:
 
 
 TEXTURE_MAKERS: dict[str, Callable[[], Frame]] = {
-    "brick": _brick, "planks": _planks, "tiles": _tiles, "stripes": _stripes, "diagonal": _diagonal, "dots": _dots,
-    "checks": _checks, "zigzag": _zigzag, "rings": _rings, "crosses": _crosses,
-}  # fmt: skip
+    "brick": _brick,
+    "planks": _planks,
+    "tiles": _tiles,
+    "stripes": _stripes,
+    "diagonal": _diagonal,
+    "dots": _dots,
+    "checks": _checks,
+    "zigzag": _zigzag,
+    "rings": _rings,
+    "crosses": _crosses,
+}
 
 
-def png(picture: Frame) -> bytes:
-    """A picture, (height, width, 3) uint8, as a PNG file."""
-    height, width, _ = picture.shape
+def png(image: Frame) -> bytes:
+    """A image, (height, width, 3) uint8, as a PNG file."""
+    height, width, _ = image.shape
 
     def chunk(name: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
 
-    rows = b"".join(b"\0" + row.tobytes() for row in picture)
+    rows = b"".join(b"\0" + row.tobytes() for row in image)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")

@@ -52,10 +52,8 @@ class Workers:
         self._settings = {
             "size": size,
             "gl": os.environ.get("MUJOCO_GL"),
-            "shared": {
-                "file": self._file, "robots": robots, "pictures": pictures, "bytes_of_pictures": room
-            },
-        }  # fmt: skip
+            "shared": {"file": self._file, "robots": robots, "pictures": pictures, "bytes_of_pictures": room},
+        }
         self.shared = Shared(**self._settings["shared"])  # type: ignore[arg-type]
         self._start()
 
@@ -158,9 +156,11 @@ def check() -> str:
     """The OpenGL that pictures are drawn with, found out in a process of its own; NoPictures if there is none."""
     found = subprocess.run(
         [sys.executable, "-m", WORKER],
-        capture_output=True, text=True, check=False,
+        capture_output=True,
+        text=True,
+        check=False,
         env={**_environment(), **({"MUJOCO_GL": os.environ["MUJOCO_GL"]} if "MUJOCO_GL" in os.environ else {})},
-    )  # fmt: skip
+    )
     if found.returncode:
         raise NoPictures(found.stderr.strip().rpartition("\n")[2])
     return found.stdout.strip()

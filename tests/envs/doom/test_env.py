@@ -254,7 +254,7 @@ def test_it_is_registered_without_being_loaded_and_limits_itself_to_200_steps(en
         ({"start": HERE}, r"unknown options \['start'\]; accepted: starts, goals, level, reset_mask"),
         ({"reset_mask": [True]}, "reset_mask is"),
     ],
-)  # fmt: skip
+)
 def test_a_reset_that_makes_no_sense_is_refused(envs, options, message):
     with pytest.raises(InputError, match=message):
         envs.reset(options=options)
@@ -291,7 +291,7 @@ def test_one_action_that_is_none_is_refused(env, action):
         ({"doom_map": SMALL.retextured(["WOOD1", "NOSUCH", "NIL"])}, "unknown textures NIL, NOSUCH: .* freedoom2.wad"),
         ({"doom_map": DoomMap("MAP01", "Doom", *([],) * 5)}, "map MAP01 has no start of player 1"),
     ],
-)  # fmt: skip
+)
 def test_settings_that_make_no_sense_are_refused_before_anything_starts(settings, message):
     with pytest.raises(InputError, match=message):
         DoomMazeVectorEnv(**settings)

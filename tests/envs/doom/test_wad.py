@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from scipy import ndimage
 
 from sgm.envs.doom import mazes as doom_mazes
-from sgm.envs.doom import wad
+from sgm.envs.doom import raster, wad
+from sgm.envs.doom import udmf as udmf_format
 from sgm.envs.doom.drawing import draw_map
 from sgm.envs.doom.wad import (
     DoomMap,
@@ -119,9 +120,14 @@ def test_a_binary_map_becomes_the_blocks_of_udmf_and_comes_back_the_same(tmp_pat
     assert first.namespace == ("Hexen" if hexen else "Doom")
     assert first.start == (64.0, 64.0, 90.0)
     assert first.sectors[1] == {
-        "heightfloor": 16, "heightceiling": 128, "texturefloor": "FLOOR0_1", "textureceiling": "CEIL1_1",
-        "lightlevel": 160, "special": 0, "id": TAG,
-    }  # fmt: skip
+        "heightfloor": 16,
+        "heightceiling": 128,
+        "texturefloor": "FLOOR0_1",
+        "textureceiling": "CEIL1_1",
+        "lightlevel": 160,
+        "special": 0,
+        "id": TAG,
+    }
     assert first.things[0].items() >= {**SKILLS, "single": True, "ambush": False}.items()
     first.write(tmp_path / "b.wad")
     assert same(DoomMap.read(tmp_path / "b.wad"), first)
@@ -345,7 +351,7 @@ def test_maps_of_numpy_numbers_are_maps(tmp_path):
 def test_more_blocks_than_any_map_has_are_refused_before_they_are_made(tmp_path, monkeypatch):
     with pytest.raises(MapError, match="VERTEXES has 1048577 rows, expected at most 1048576"):
         DoomMap.read(written(tmp_path / "a.wad", tables(VERTEXES=bytes(4 * (2**20 + 1)))))
-    monkeypatch.setattr(wad, "BLOCKS", 3)
+    monkeypatch.setattr(udmf_format, "BLOCKS", 3)
     assert len(DoomMap.read(udmf(tmp_path / "a.wad", "sector {} " * 3)).sectors) == 3
     with pytest.raises(MapError, match="TEXTMAP has more than 3 blocks sector"):
         DoomMap.read(udmf(tmp_path / "a.wad", "sector {} " * 4))
@@ -796,7 +802,9 @@ def test_a_wall_at_an_angle_stops_a_square_player():
 def test_cells_within_a_distance_are_those_of_a_distance_transform(seed, width, height, reach):
     cells = np.random.default_rng(seed).random((width, height)) < 0.02
     cells[0, 0] = True  # a transform needs one
-    np.testing.assert_array_equal(wad._widened(cells, reach), ndimage.distance_transform_edt(~cells) ** 2 < reach + 0.5)
+    np.testing.assert_array_equal(
+        raster.widened(cells, reach), ndimage.distance_transform_edt(~cells) ** 2 < reach + 0.5
+    )
 
 
 @pytest.mark.parametrize("together", [1, 7, 2**20])
@@ -805,11 +813,12 @@ def test_what_is_computed_together_makes_no_difference(monkeypatch, together):
     ends, numbers = generator.integers(-99, 99, (20, 2, 2)).astype(float), generator.integers(2, 30, 20)
     places, whole = generator.uniform(-20, 280, (200, 2)), room()
     expected = whole.is_free(places)
-    monkeypatch.setattr(wad, "PAIRS", together)
+    for module in (wad, raster):
+        monkeypatch.setattr(module, "PAIRS", together)
     np.testing.assert_array_equal(room().is_free(places), expected)
     np.testing.assert_array_equal(room()._free, whole._free)
     lines = [a + (b - a) * np.linspace(0, 1, number)[:, None] for (a, b), number in zip(ends, numbers, strict=True)]
-    np.testing.assert_array_equal(np.concatenate(list(wad._along(ends, numbers))), np.concatenate(lines))
+    np.testing.assert_array_equal(np.concatenate(list(raster.points_along(ends, numbers))), np.concatenate(lines))
 
 
 # Textures
@@ -841,7 +850,7 @@ def test_the_textures_of_a_wad_are_listed_and_others_are_refused_by_name(tmp_pat
         ("TEXTURES", b'WallTexture STONE3, 64, 64 { Patch x, 0, 0 }\ntexture "lava4", 8, 8 {}\nsprite No, 1, 1\n'),
         *(("F_START", b""), ("F1_START", b""), ("FLOOR0_1", b"."), ("F_END", b"")),
         *(("TX_START", b""), ("MYWALL", b"."), ("TX_END", b""), ("OTHER", b".")),
-    ]  # fmt: skip
+    ]
     path = written(tmp_path / "a.wad", lumps)
     assert wall_textures(path) == ("BRICK1", "LAVA4", "MYWALL", "STONE3", "WOOD2")
     assert flats(path) == ("FLOOR0_1",)

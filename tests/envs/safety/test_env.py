@@ -424,7 +424,7 @@ def test_an_episode_is_cut_off_after_its_steps(blind, monkeypatch):
 
 
 def test_nan_leaves_a_robot_alone_and_zero_does_not(blind):
-    assert np.isnan(blind.rest)
+    assert np.isnan(blind.idle_action)
     blind.reset(options={"starts": HERE})
     for _ in range(3):
         _, _, _, _, before = blind.step([FORWARD, FORWARD])
@@ -541,7 +541,7 @@ def test_rendering_gives_larger_pictures(env, envs):
         ({"start": HERE}, r"unknown options \['start'\]; accepted: starts, goals, reset_mask"),
         ({"reset_mask": [True]}, "reset_mask is"),
     ],
-)  # fmt: skip
+)
 def test_a_reset_that_makes_no_sense_is_refused(blind, options, message):
     with pytest.raises(InputError, match=message):
         blind.reset(options=options)
@@ -607,7 +607,7 @@ def test_acting_before_a_reset_and_after_the_end_is_refused():
 @pytest.mark.parametrize("missing", ["mujoco", "OpenGL"])
 def test_what_is_missing_is_said_with_how_to_get_it(monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
-    spec = importlib.util.spec_from_file_location("sgm.envs.safety_again", safety.__file__)
+    spec = importlib.util.spec_from_file_location("sgm.envs.safety.again", safety.__file__)
     with pytest.raises(ImportError, match=rf"cannot import {missing}: .* 'sparse-graphical-memory\[safety\]'"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
 

@@ -155,7 +155,7 @@ def test_hazardous_is_within_a_hazard():
         ({"textures": []}, "textures is"),
         ({"pillars": 90}, "pillars is 90 of radius 0.12 m .* do not fit into 3 × 3 rooms of 1.8 m; give fewer"),
     ],
-)  # fmt: skip
+)
 def test_a_layout_that_cannot_be_is_refused(settings, message):
     with pytest.raises(InputError, match=message):
         generate(0, **settings)

@@ -8,7 +8,7 @@ from typing import Any
 from tqdm import tqdm
 
 
-class _Bar(tqdm):  # type: ignore[misc]
+class _Bar(tqdm):
     """A bar with a lock of this process alone.
 
     tqdm's own lock is shared by all processes forked from one parent, and taken even for a bar that is not shown: a

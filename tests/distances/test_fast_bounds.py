@@ -10,10 +10,11 @@ import sgm
 torch = pytest.importorskip("torch")
 
 from sgm.distances.sorb import DistributionalDistance  # noqa: E402
+from sgm.memory.localise import reached  # noqa: E402
 from tests.distances.test_sorb import make_networks, points  # noqa: E402
 
 
-def half_settled(seed: int) -> DistributionalDistance:
+def partly_saturated(seed: int) -> DistributionalDistance:
     """Random networks whose distances vary, about a third of them lying at the far end of the range."""
     networks = make_networks(seed, hidden=64, scale=6.0)
     networks.critics.third[:, -1, -1] += 15.0
@@ -23,13 +24,13 @@ def half_settled(seed: int) -> DistributionalDistance:
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slack", [0.3, 1.0])
 def test_what_is_proven_holds_everywhere_in_the_box(seed, slack):
-    distance = half_settled(seed)
+    distance = partly_saturated(seed)
     goals, proven_somewhere = points(150, seed), 0
     random = np.random.default_rng(seed)
     for start in points(8, seed + 100):
         steps = distance(start[None], goals)[0]
-        proven = distance.settled(start, goals, steps, slack)
-        radius = distance.settled_radius
+        proven = distance.unchanged_nearby(start, goals, steps, slack)
+        radius = distance.unchanged_radius
         corners = start + radius * np.array([[-1, -1], [-1, 1], [1, -1], [1, 1]])
         inside = start + random.uniform(-radius, radius, (300, 2))
         moved = distance(np.concatenate([corners, inside]).astype(np.float32), goals)
@@ -41,7 +42,7 @@ def test_what_is_proven_holds_everywhere_in_the_box(seed, slack):
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("cutoff", [0.2, 1.0])
 def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff):
-    distance = half_settled(seed)
+    distance = partly_saturated(seed)
     memory = sgm.SparseGraphicalMemory(distance, criterion="none", max_dist=15.0)
     nodes = points(120, seed)
     memory.extend(nodes)
@@ -51,12 +52,13 @@ def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff):
     states = np.clip(nodes[waypoints] + offsets, 0, 1).astype(np.float32)
     gaps = np.abs(distance(states, nodes) - distance(nodes, nodes)[waypoints]).max(axis=1)
     clear = np.abs(gaps - cutoff) > 1e-3
-    reached = memory.reached(states, waypoints, cutoff)
-    np.testing.assert_array_equal(reached[clear], (gaps < cutoff)[clear])
-    assert 50 < reached.sum() < 1500
+    fast, plain = memory.reached(states, waypoints, cutoff), reached(distance, nodes, states, waypoints, cutoff)
+    np.testing.assert_array_equal(plain, gaps < np.float32(cutoff))
+    np.testing.assert_array_equal(fast[clear], plain[clear])
+    assert 50 < fast.sum() < 1500
 
 
 def test_the_mean_of_an_ensemble_proves_nothing():
-    mean = DistributionalDistance(half_settled(0).networks, "mean")
+    mean = DistributionalDistance(partly_saturated(0).networks, "mean")
     goals = points(40, 0)
-    assert not mean.settled(goals[0], goals, mean(goals[:1], goals)[0], 1.0).any()
+    assert not mean.unchanged_nearby(goals[0], goals, mean(goals[:1], goals)[0], 1.0).any()

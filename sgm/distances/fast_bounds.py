@@ -1,4 +1,6 @@
-"""Which distances provably stay almost the same while the start moves a little.
+"""Fast code: which distances provably stay almost the same while the start moves a little.
+
+The plain version is to compute the distances again; the tests compare with that.
 
 Over a small box of starts a ReLU network is nearly linear. Each unit is replaced by a line with an error on both sides,
 and lines and errors are carried through the layers, which bounds every logit of every critic. Distances at the far end
@@ -21,10 +23,14 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-3  # steps; bounds hold in exact arithmetic
 
 
-def settled(
-    networks: GoalNetworks, start: NDArray[np.float32], radius: float, goals: NDArray[np.float32], steps: Tensor,
+def cannot_change(
+    networks: GoalNetworks,
+    start: NDArray[np.float32],
+    radius: float,
+    goals: NDArray[np.float32],
+    steps: Tensor,
     slack: float,
-) -> NDArray[np.bool_]:  # fmt: skip
+) -> NDArray[np.bool_]:
     """Which goals stay within `slack` steps of `steps` for every start within `radius` of `start`, sup norm.
 
     (o,) start, (m, o) goals and (m,) steps from the start itself to (m,) bool; False where nothing is proven.
@@ -45,15 +51,19 @@ def settled(
 
 
 def _bound(
-    layers: tuple[Tensor, Tensor, Tensor], member: int, start: Tensor, goals: Tensor, radius: float,
+    layers: tuple[Tensor, Tensor, Tensor],
+    member: int,
+    start: Tensor,
+    goals: Tensor,
+    radius: float,
     action: tuple[Tensor, Tensor] | None,
-) -> tuple[Tensor, Tensor]:  # fmt: skip
+) -> tuple[Tensor, Tensor]:
     """Middle and reach of a network's outputs over a box of starts (and of actions): (m, outputs) each."""
     first, second, third = (layer[member] for layer in layers)
     size, hidden = start.shape[1], first.shape[1]
     slopes = first[:size]  # of the first layer, in the start
     middle = start @ slopes + torch.addmm(first[-1], goals, first[size:-1])
-    line, error = _lines(middle, radius * slopes.abs().sum(0).expand_as(middle))
+    line, error = relu_lines(middle, radius * slopes.abs().sum(0).expand_as(middle))
     weights, magnitudes = second[:hidden], second[:hidden].abs()
     middle = torch.addmm(second[-1], line * middle + error, weights)
     slopes = (line[:, None] * slopes) @ weights  # (m, o, hidden): of the second layer, in the start
@@ -62,14 +72,14 @@ def _bound(
     if action is not None:
         middle = middle + action[0] @ second[hidden:-1]
         from_action = action[1] @ second[hidden:-1].abs()
-    second_line, second_error = _lines(middle, reach + from_action)
+    second_line, second_error = relu_lines(middle, reach + from_action)
     loose = second_line * (error @ magnitudes + from_action) + second_error
     outputs = torch.addmm(third[-1], second_line * middle + second_error, third[:-1])
     slopes = (second_line[:, None] * slopes) @ third[:-1]
     return outputs, radius * slopes.abs().sum(1) + loose @ third[:-1].abs()
 
 
-def _lines(middle: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+def relu_lines(middle: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
     """Slope and error of lines that stand for ReLUs: relu(x) = slope · x + error ± error for x in middle ± reach."""
     slope = ((middle + reach) / (2 * reach).clamp_min(1e-30)).clamp(0, 1)
     return slope, (slope * (reach - middle) / 2).clamp_min(0)

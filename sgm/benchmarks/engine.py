@@ -1,0 +1,283 @@
+"""Runs a benchmark: pieces × methods × policies × stages × agents, then the results and the report.
+
+A piece is, for example, a seed; a chain is a method under a cleanup policy; a stage is an evaluation before or after
+some cleanup. Every finished stage is on disk before the next one begins, and each has random numbers of its own, so a
+run that was interrupted resumes and gives the same result. Runs of some pieces, methods and policies in one folder make
+up one run of all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib.util
+import itertools
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sgm
+from sgm.errors import MissingExtra
+from sgm.navigation import Cleaner, Evaluation, run_episodes
+
+from . import page, tables
+from .base import Benchmark, Draws, Piece, Row, piece_folder
+from .provenance import provenance
+from .results import StateFile, claim_folder, find_pieces, write_json
+from .seeds import Purpose
+
+
+class Run:
+    """A run of a benchmark in a folder, in which it may have begun before."""
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        settings: Any,
+        out: Path,
+        *,
+        command: str = "",
+        resume: bool = True,
+        progress: bool = True,
+    ) -> None:
+        """Claim the folder. Whatever is wrong with the settings or the installation is said before that.
+
+        Args:
+            benchmark: the declaration.
+            settings: what to run, of the benchmark's own class.
+            out: the folder.
+            command: what results say made them.
+            resume: resume the run that the folder holds; otherwise remove what it left there.
+            progress: show progress bars.
+        """
+        self.benchmark, self.settings, self.out = benchmark, settings, out
+        self.command, self.progress = command, progress
+        require_extras(benchmark, settings.methods)
+        benchmark.check(settings)
+        free = [*benchmark.axes.values(), "methods", *(["policies"] if benchmark.policies else []), *benchmark.free]
+        constants = {"agent": dict(benchmark.agent_settings)} if benchmark.agent_settings else {}
+        kept = {**dataclasses.asdict(settings), **constants}
+        kept = {name: value for name, value in kept.items() if name not in free}
+        folders = [*itertools.islice(benchmark.axes, 1), *benchmark.shared_folders]
+        claim_folder(out, kept, self._states(), folders, resume=resume)
+
+    def run(self) -> Path:
+        """Do what is not done yet; returns the path of the report."""
+        axes = self.benchmark.axes
+        for values in itertools.product(*(getattr(self.settings, field) for field in axes.values())):
+            numbers = dict(zip(axes, values, strict=True))
+            how: dict[str, Any] = {"command": self.command, "progress": self.progress}
+            with contextlib.closing(Piece(self.benchmark, self.settings, numbers, self.out, **how)) as piece:
+                self._run_piece(piece)
+        rows = self.write_results()
+        print("\n" + tables.console(self.benchmark.console(rows)))
+        path = page.write_report(self.benchmark.report, self.out, dataclasses.asdict(self.settings))
+        print(f"\nreport: {path}")
+        return path
+
+    def write_results(self) -> list[Row]:
+        """Gather the rows of all finished stages in the folder, also those of other commands, into results.json."""
+        rows = [row for state in self._states() for row in state.rows()]
+        folders = [piece_folder(self.out, numbers) for numbers in find_pieces(self.out, self.benchmark.axes)]
+        content = {
+            "schema": tables.SCHEMA,
+            "benchmark": self.benchmark.name,
+            **provenance(self.command),
+            "settings": {**dataclasses.asdict(self.settings), **self._found(rows)},
+            "agent": dict(self.benchmark.agent_settings),
+            **self.benchmark.summary(self.out, folders),
+            "rows": rows,
+        }
+        write_json(self.out / "results.json", content)
+        return rows
+
+    def _found(self, rows: list[Row]) -> dict[str, Any]:
+        """Pieces, methods and policies that there are rows of."""
+        axes = {field: sorted({row[axis] for row in rows}) for axis, field in self.benchmark.axes.items()}
+        named = {"methods": ("method", self.benchmark.methods), "policies": ("policy", self.benchmark.policies)}
+        kept = {field: {row.get(key) for row in rows} for field, (key, _) in named.items()}
+        chosen = {
+            field: [name for name in known if name in kept[field]] for field, (_, known) in named.items() if known
+        }
+        return {**axes, **chosen}
+
+    # -- where everything is -------------------------------------------------------------------------------------
+
+    def _chain(self, numbers: Mapping[str, int], method: str, policy: str | None) -> StateFile:
+        """What a method under a policy has finished in a piece."""
+        facts = {**numbers, "method": method, **({} if policy is None else {"policy": policy})}
+        folder = piece_folder(self.out, numbers).joinpath(method, *([] if policy is None else [policy]))
+        needed = ("agent",) if self.benchmark.agents else ()
+        return StateFile(folder, facts, self.benchmark.methods[method].build is not None, needed)
+
+    def _states(self) -> list[StateFile]:
+        """Of all pieces of the folder, also those of other commands."""
+        pieces = find_pieces(self.out, self.benchmark.axes)
+        chains = list(itertools.product(self.benchmark.methods, self.benchmark.policies or [None]))
+        return [self._chain(numbers, *chain) for numbers in pieces for chain in chains]
+
+    # -- one piece -----------------------------------------------------------------------------------------------
+
+    def _run_piece(self, piece: Piece) -> None:
+        policies = self.settings.policies if self.benchmark.policies else [None]
+        chains = itertools.product(self.settings.methods, policies)
+        left = [chain for chain in chains if not self._is_finished(piece, *chain)]
+        methods = [self.benchmark.methods[method] for method, _ in left]
+        drawn = self.benchmark.has_figure_data(piece) and not any(method.build for method in methods)
+        if not left and drawn:
+            return
+        piece.folder.mkdir(parents=True, exist_ok=True)
+        if not drawn or any(method.learned for method in methods):
+            _ = piece.networks
+        # Training is over. Simulators need the other cores from here on, and results do not depend on their number.
+        with one_thread():
+            for method, policy in left:
+                self._run_chain(piece, method, policy)
+                self.write_results()
+            if not drawn:
+                self.benchmark.figure_data(piece)
+
+    def _is_finished(self, piece: Piece, method: str, policy: str | None) -> bool:
+        chain = self._chain(piece.numbers, method, policy)
+        state, stages = chain.read(), self.benchmark.methods[method].stages(self.settings.schedule)
+        return state is not None and all(_is_done(state, stage) for stage in stages) and chain.has_memory(state)
+
+    def _run_chain(self, piece: Piece, method: str, policy: str | None) -> None:
+        """Evaluate a method by its stages, from where it stands."""
+        chain, spec = self._chain(piece.numbers, method, policy), self.benchmark.methods[method]
+        chain.folder.mkdir(parents=True, exist_ok=True)
+        state = chain.read()
+        memory: Any = None
+        if spec.build is not None:
+            memory = piece.load(chain.memory_file(state), policy) if state else self._built(piece, method, policy)
+        stages = spec.stages(self.settings.schedule)
+        for phase, steps in stages:
+            if state is not None and _is_done(state, (phase, steps)):
+                continue
+            numbers = [list(self.benchmark.methods).index(method), *([steps] if steps else [])]
+            piece.random = np.random.default_rng([piece.seed_for(Purpose.CONTROLLER), *numbers])
+            seconds = None
+            if phase == "filtered":
+                memory.filter(spec.filter)
+            elif phase == "cleaned":
+                seconds = _clean(piece, method, memory, state["done"] if state else 0, steps)
+            about = {**chain.facts, "phase": phase, "cleanup_steps": steps, "cleanup_seconds": seconds}
+            rows = [*(state["rows"] if state else []), *self._rows(piece, memory, about)]
+            state = chain.save_stage(memory, rows, steps, last=(phase, steps) == stages[-1])
+            if memory is not None:
+                self.benchmark.record(piece, method, chain.memory_file(state), rows[-1])
+
+    def _built(self, piece: Piece, method: str, policy: str | None) -> sgm.SparseGraphicalMemory:
+        """The memory of a method before any cleanup; policies share one."""
+        if policy is None:
+            return piece.build(method)
+        path = piece.folder / method / "built.sgm"
+        if not path.exists():
+            piece.build(method).save(path)
+        return piece.load(path, policy)
+
+    def _rows(self, piece: Piece, memory: Any, about: Mapping[str, Any]) -> list[Row]:
+        """Evaluate every agent on a stage."""
+        graph = {
+            "nodes": None if memory is None else len(memory),
+            "edges": None if memory is None else len(memory.edges().source),
+            "largest_part": None if memory is None else memory.largest_part(),
+            **self.benchmark.facts(piece, memory),
+        }
+        rows = []
+        for name in self.settings.agents if self.benchmark.agents else [None]:
+            agent = piece.make_agent(about["method"], memory, name=name)
+            result = rollout(agent, piece.env, piece.tasks, progress=self.progress)
+            rows.append(
+                {
+                    "environment": self.benchmark.environment(piece),
+                    **about,
+                    **({} if name is None else {"agent": name}),
+                    **result.asdict(),
+                    **self.benchmark.breakdown(piece, result),
+                    **graph,
+                }
+            )
+            piece.say(_summary(rows[-1]))
+        return rows
+
+
+def _is_done(state: Mapping[str, Any], stage: tuple[str, int]) -> bool:
+    """Whether a state has the results of a stage."""
+    phase, steps = stage
+    return steps <= state["done"] if phase == "cleaned" else any(row["phase"] == phase for row in state["rows"])
+
+
+def _summary(row: Row) -> str:
+    """A row in a line."""
+    who = ", ".join(row[name] for name in ("method", "policy", "agent", "phase") if name in row)
+    after = f" after {row['cleanup_steps']:,} cleanup steps" if row["cleanup_steps"] else ""
+    low, high = row["ci95"]
+    parts = [f"{who}{after}: {row['success_rate']:.1%} of {row['episodes']} [{low:.1%}, {high:.1%}]"]
+    parts += [f"{name} {each['successes'] / each['episodes']:.0%}" for name, each in row.get("levels", {}).items()]
+    if row["nodes"] is not None:
+        parts += [f"{row['nodes']:,} nodes", f"{row['edges']:,} edges"]
+    if row.get("false_edges") is not None:
+        parts += [f"{row['false_edges']:.1%} false"]
+    return ", ".join(parts)
+
+
+# -- what runs agents --------------------------------------------------------------------------------------------
+
+
+def rollout(agent: Any, env: Any, tasks: Any, *, traces: int = 0, progress: bool = False) -> Evaluation:
+    """Run one episode for each task, and record the first `traces` of them; an agent that cleans does so."""
+    if isinstance(tasks, Draws):
+        return run_episodes(agent, env, seed=tasks.seed, options=tasks.options, traces=traces, progress=progress)
+    return run_episodes(agent, env, tasks=tasks, traces=traces, progress=progress)
+
+
+def _clean(piece: Piece, method: str, memory: Any, done: int, target: int) -> float:
+    """Clean up from `done` to `target` steps with agents that begin anew; returns the wall time, s."""
+    env, benchmark = piece.cleanup_env, piece.benchmark
+    limit, env.max_episode_steps = getattr(env, "max_episode_steps", None), None
+    try:
+        cleaner = Cleaner(
+            piece.make_agent(method, memory, clean=True),
+            env,
+            seed=[piece.seed_for(Purpose.CLEANUP), done],
+            options=benchmark.cleanup_reset,
+            goals=benchmark.methods[method].goals,
+            episode_steps=benchmark.cleanup_episode,
+        )
+        return cleaner.run(target - done, piece.progress).seconds
+    finally:
+        env.max_episode_steps = limit
+
+
+# -- what is installed, and threads ------------------------------------------------------------------------------
+
+
+def require_extras(benchmark: Benchmark, methods: tuple[str, ...]) -> None:
+    """MissingExtra if a module is not installed that these methods of a benchmark need."""
+    needed = [(f"sgm run {benchmark.name}", benchmark.extras)]
+    needed += [(f"method {method}", benchmark.methods[method].extras) for method in methods]
+    for what, extras in needed:
+        for extra, modules in extras.items():
+            for module in modules:
+                if importlib.util.find_spec(module) is None:
+                    raise MissingExtra(what, extra, ModuleNotFoundError(name=module))
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread in NumPy and PyTorch, as far as they can be told to."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else 1
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(ImportError):
+            from threadpoolctl import threadpool_limits
+
+            stack.enter_context(threadpool_limits(1))
+        if torch:
+            torch.set_num_threads(1)
+            stack.callback(torch.set_num_threads, before)
+        yield

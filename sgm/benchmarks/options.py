@@ -1,0 +1,128 @@
+"""The options of `sgm run NAME`: the fields of a benchmark's settings, each with its help where it is declared."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import typing
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import sgm
+
+RUN, EVALUATION, MEMORY, TRAINING = "what is run", "evaluation", "memory", "training"  # groups, in the order of --help
+
+
+def option(
+    default: Any,
+    help: str,
+    group: str = RUN,
+    *,
+    choices: Iterable[str] = (),
+    least: float | None = None,
+    metavar: Any = None,
+    off: str | None = None,
+) -> Any:
+    """A field of settings that is an option of the command.
+
+    Args:
+        default: its value unless it is given; None: what `help` says.
+        help: one line.
+        group: the heading under which `--help` lists it.
+        choices: the values that it, or each of its items, may have.
+        least: the smallest value it may have; of a tuple, the smallest number of items.
+        metavar: what the help calls its value.
+        off: the flag that makes a bool False; None: `--no-NAME`.
+    """
+    about = {"help": help, "group": group, "choices": tuple(choices), "least": least, "metavar": metavar, "off": off}
+    return dataclasses.field(default=default, metadata=about)
+
+
+def count(default: int | None, help: str, group: str) -> Any:
+    """An option that is a whole number, 1 or more."""
+    return option(default, help, group, least=1, metavar="N")
+
+
+def some_of(
+    choices: Iterable[str], default: tuple[str, ...], help: str, group: str = RUN, metavar: str = "NAME"
+) -> Any:
+    """An option that is some of these names, at least one."""
+    return option(default, help, group, choices=choices, least=1, metavar=metavar)
+
+
+def steps(default: Any) -> Any:
+    """The option for the length of cleanup (a number), or for when to evaluate besides its end (a tuple)."""
+    what = (
+        "cleanup steps after which to evaluate, too" if isinstance(default, tuple) else "environment steps of cleanup"
+    )
+    return option(default, what, least=0, metavar="STEPS")
+
+
+def check_values(settings: Any) -> None:
+    """InputError if a field is below its least value, has too few items, or is not one of its choices."""
+    for field in dataclasses.fields(settings):
+        value, least, choices = getattr(settings, field.name), field.metadata["least"], field.metadata["choices"]
+        size = len(value) if isinstance(value, tuple) else value
+        if least is not None and value is not None and size < least:
+            raise sgm.InputError(f"{field.name} is {value}: expected {least} or more{_listed(choices)}")
+        items = value if isinstance(value, tuple) else (value,)
+        if choices and (unknown := [item for item in items if item not in choices]):
+            raise sgm.InputError(f"{field.name} has {unknown[0]!r}: expected some{_listed(choices)}")
+
+
+def _listed(choices: tuple[str, ...]) -> str:
+    return f" of {', '.join(choices)}" if choices else ""
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type[Any], out: Path) -> None:
+    """Add a flag for every field of a settings dataclass, then what every run has; `out` is the default folder."""
+    groups = {name: parser.add_argument_group(name) for name in (RUN, EVALUATION, MEMORY, TRAINING, "folder")}
+    types = typing.get_type_hints(kind)
+    for field in dataclasses.fields(kind):
+        groups[field.metadata["group"]].add_argument(*_flags(field), dest=field.name, **_how(field, types[field.name]))
+    quick = "tiny budgets, to see that everything works; the results mean nothing"
+    groups[RUN].add_argument("--quick", action="store_true", help=quick)
+    add, resume = groups["folder"].add_argument, "resume the run in the folder (default), or remove it and start over"
+    add("--out", type=Path, default=out, help="folder to write to (default: %(default)s)")
+    add("--resume", action=argparse.BooleanOptionalAction, default=True, help=resume)
+    add("--no-progress", action="store_true", help="show no progress bars")
+
+
+def read_settings(kind: type[Any], quick: Mapping[str, Any], options: argparse.Namespace) -> Any:
+    """The settings of a run: what was given, else the tiny budgets if --quick is given, else the defaults."""
+    given = {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    given = {name: value for name, value in given.items() if value is not None}
+    return kind(**{**(quick if options.quick else {}), **given})
+
+
+class _Switch(argparse.Action):
+    """True for the first of its two flags, False for the second."""
+
+    def __call__(self, _parser: Any, namespace: Any, _values: Any, flag: str | None = None) -> None:
+        setattr(namespace, self.dest, flag == self.option_strings[0])
+
+
+def _flags(field: dataclasses.Field[Any]) -> list[str]:
+    name = field.name.replace("_", "-")
+    return [f"--{name}", field.metadata["off"] or f"--no-{name}"] if isinstance(field.default, bool) else [f"--{name}"]
+
+
+def _how(field: dataclasses.Field[Any], kind: Any) -> dict[str, Any]:
+    """The arguments of `add_argument` for a field of this type: bool, number, text, one of them or None, a tuple."""
+    default: Any = field.default
+    choices = field.metadata["choices"]
+    if kind is bool:
+        return {"action": _Switch, "nargs": 0, "help": _help(field, _flags(field)[not default])}
+    parts = [part for part in typing.get_args(kind) if part not in (type(None), Ellipsis)]
+    how = {"type": parts[0] if parts else kind, "metavar": field.metadata["metavar"], "choices": choices or None}
+    if typing.get_origin(kind) is not tuple:
+        return {**how, "help": _help(field, default)}
+    nargs = "+" if Ellipsis in typing.get_args(kind) else len(parts)
+    return {**how, "nargs": nargs, "help": _help(field, " ".join(map(str, default)), _listed(choices))}
+
+
+def _help(field: dataclasses.Field[Any], default: Any, listed: str = "") -> str:
+    text = field.metadata["help"] + (f": some{listed}" if listed else "")
+    return (text if default is None else f"{text} (default: {default})").replace("%", "%%")

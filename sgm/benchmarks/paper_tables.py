@@ -1,0 +1,328 @@
+"""The tables of the paper, ours beside the paper's.
+
+`sgm table 1` to `4` print them, `sgm table --write FILE` puts them into a page. They are assembled from run folders;
+what no folder holds is a dash, with the command that makes it.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import sgm
+from sgm.errors import printable
+
+from . import tables
+from .paper import ABLATION, LEVELS, MAIN, TIME
+from .runs import RESULTS, Found, Series, default_folders, differing, find
+from .tables import NONE, Cell, Pooled, Table, episodes_text, rounded, seeds_text
+
+NAMES = {"point": "PointEnv", "doom": "ViZDoom", "safety": "SafetyGym"}
+COMMANDS = {
+    "point": "sgm run point --cleanup-steps 400000",
+    "doom": "sgm run doom --pretrained --methods random controller sptm dense sptm+sgm ours",
+    "safety": "sgm run safety --methods consptm uniform perceptual incoming outgoing two-way both",
+    "bench": "python -m speed.navigation --out results/navigation",
+}
+PAPER_POLICY = "first-failure"
+_LABELS = {
+    "consptm": "ConSPTM",
+    "two-way": "ConSPTM + SGM, two-way",
+    "both": "ConSPTM + SGM, two-way and perceptual",
+}
+_CRITERIA = (*ABLATION, "both", "consptm")  # the last two are not in the paper's table
+_DOOM_ORDER = ("random", "controller", "sptm", "dense", "sptm+sgm", "ours", "ours-random-goals")
+_SUCCESS_NOTE = (
+    "In brackets: the Wilson 95 % interval over the episodes of all seeds together. Mean over seeds: ± is its standard "
+    "error, which one seed does not have; where seeds differ much, it tells more than the interval. The paper does not "
+    "say what its own ± is."
+)
+
+
+class Printed(NamedTuple):
+    """A table of the paper.
+
+    Attributes:
+        title: what it shows.
+        parts: tables, some with titles of their own.
+        notes: what to know when reading it.
+        sources: the run folders it is from and what made them.
+    """
+
+    title: str
+    parts: Sequence[Table]
+    notes: Sequence[str]
+    sources: Sequence[str]
+
+    def console(self) -> str:
+        """Columns of plain text, without anything that a terminal would obey."""
+        blocks = [self.title]
+        for table in self.parts:
+            blocks += [printable(table.title), tables.columns(table)]
+        # A line with a command is left whole, to be copied.
+        notes = map(printable, self.notes)
+        wrapped = [note if "`" in note else textwrap.fill(note, 120) for note in notes]
+        blocks += ["\n".join(wrapped), "\n".join(map(printable, self.sources))]
+        return "\n\n".join(block for block in blocks if block).replace("`", "")
+
+    def markdown(self) -> str:
+        """For a page, without the title."""
+        blocks = []
+        for table in self.parts:
+            blocks += [f"**{printable(table.title)}**" if table.title else "", tables.markdown(table)]
+        blocks.append("\n".join(f"- {printable(line)}" for line in [*self.notes, *self.sources]))
+        return "\n\n".join(block for block in blocks if block)
+
+
+# -- the four tables ---------------------------------------------------------------------------------------------
+
+
+def main_results(found: Found) -> Printed:
+    """Table 1: success of every method after the longest cleanup, by the paper's policy where there is one."""
+    heads = ["Environment", "Method", "Cleanup policy", "Cleanup steps", "Seeds × episodes"]
+    heads += ["Success", "Mean over seeds", "Paper", "Paper's steps"]
+    lines, used, missing, more = list[list[Cell]](), list[Series](), _Missing(found), False
+    for row in MAIN:
+        name, every = _LABELS.get(row.method, tables.label(row.method)), found.of(row.benchmark, row.method)
+        series = [item for item in every if item.policy in (PAPER_POLICY, NONE)] or every
+        more |= row.benchmark == "safety" and len(series) < len(every)
+        paper = [row.success.text(), rounded(row.cleanup_steps)]
+        if not series:
+            missing.add(row.benchmark, name)
+            lines.append(cells(NAMES[row.benchmark], name, *[NONE] * 5, *paper))
+        for item in series:
+            last, steps = item.last, rounded(item.last.cleanup_steps or None)
+            ours = [item.cleanup, steps, episodes_text(last), success_text(last), seeds_text(last)]
+            lines.append(cells(item.environment, name, *ours, *paper))
+        used += series
+    elsewhere = [f"Other policies than {PAPER_POLICY}, the paper's, are in Table 3."] if more else []
+    notes = [_SUCCESS_NOTE, *elsewhere, *missing.notes(), *_doubts(found, used)]
+    return Printed("Table 1: main results", [Table(heads, lines)], notes, _sources(used))
+
+
+def doom_levels(found: Found) -> Printed:
+    """Table 2: success in ViZDoom by how far the goal is."""
+    heads = ["Method", "Cleanup steps", "Seeds × episodes", "Easy", "Medium"]
+    heads += ["Hard", "Overall", "Mean over seeds", "Paper: easy / medium / hard", "Paper: overall"]
+    used, missing, parts = found.of("doom"), _Missing(found), []
+    for environment in dict.fromkeys(item.environment for item in used) or [NAMES["doom"]]:
+        every = [stage for item in used if item.environment == environment for stage in item.stages]
+        stages = {(stage.method, stage.cleanup_steps): stage for stage in every}
+        cleaned = {method for method, steps in {*stages, *LEVELS} if steps}
+        lines = []
+        for method, steps in sorted({*stages, *LEVELS}, key=lambda key: (_place(_DOOM_ORDER, key[0]), key)):
+            stage, name = stages.get((method, steps)), tables.label(method)
+            if stage is None:
+                missing.add("doom", f"{name}{f' after {steps:,} steps' if steps else ''}{_where(environment)}")
+            shown = rounded(steps if method in cleaned else None)
+            lines.append(cells(name, shown, *_level_texts(stage), *_quoted_levels(method, steps)))
+        parts.append(Table(heads, lines, environment))
+    notes = [
+        "Easy, medium and hard: start and goal up to 200, 400 and 600 map units apart. The paper's dense oracle is in "
+        "its appendix.",
+        _SUCCESS_NOTE,
+        *missing.notes(),
+        *_doubts(found, used),
+    ]
+    return Printed("Table 2: ViZDoom by level", parts, notes, _sources(used))
+
+
+def ablation(found: Found) -> Printed:
+    """Table 3: what makes two observations one node, before and after cleanup, in SafetyGym."""
+    heads = ["Cleanup policy", "Method", "Seeds × episodes", "Nodes", "W/o cleanup", "Mean over seeds"]
+    heads += ["Paper", "W/ cleanup", "Mean over seeds", "Paper", "Cleanup steps"]
+    used, missing, parts = [item for item in found.of("safety") if item.method in _CRITERIA], _Missing(found), []
+    for environment in dict.fromkeys(item.environment for item in used) or [NAMES["safety"]]:
+        mine = [item for item in used if item.environment == environment]
+        ways = list(dict.fromkeys(item.cleanup for item in mine))
+        mine.sort(key=lambda item: (ways.index(item.cleanup), _CRITERIA.index(item.method)))
+        lines = [_criterion_line(item.method, item) for item in mine]
+        for method in (name for name in ABLATION if name not in {item.method for item in mine}):
+            missing.add("safety", f"{method}{_where(environment)}")
+            lines.append(_criterion_line(method, None))
+        parts.append(Table(heads, lines, environment))
+    notes = [
+        "W/ cleanup: after the longest cleanup; the paper's is 1,000,000 steps. Its two-way row here and its SGM in "
+        "Table 1 have the same success and another ±.",
+        _SUCCESS_NOTE,
+        *missing.notes(),
+        *_doubts(found, used),
+    ]
+    return Printed("Table 3: merging criteria in SafetyGym", parts, notes, _sources(used))
+
+
+def time_per_action(found: Found) -> Printed:
+    """Table 4: wall-clock time to take one action in PointEnv, milliseconds."""
+    heads = ["Method", "Nodes", "One agent, ms", "Reference pattern, ms", "In a batch, ms", "Paper, ms"]
+    lines, used, missing, times = list[list[Cell]](), list[Series](), _Missing(found), list[list[float | None]]()
+    for method, paper in TIME.items():
+        series, speed, name = found.of("point", method)[:1], found.speed.get(method, {}), tables.label(method)
+        last = series[0].last if series else None
+        if not last:
+            missing.add("point", f"{name} in a batch")
+        if not speed:
+            missing.add("bench", f"{name}, one agent")
+        seconds = [speed.get("ours_s"), speed.get("reference_s"), last.mean("seconds_per_action") if last else None]
+        alone, reference, batch = (None if value is None else 1000 * value for value in seconds)
+        times.append([alone, reference, batch, paper.value])
+        nodes = rounded(speed.get("nodes", last.mean("nodes") if last else None))
+        ours = [number_text(alone), number_text(reference), batch_text(last)]
+        lines.append(cells(name, nodes, *ours, paper.text("", 0)))
+        used += series
+    ratios = [sorb / mine if sorb and mine else None for sorb, mine in zip(*times, strict=True)]
+    lines.append(cells("SoRB ÷ SGM", "", *map(number_text, ratios)))
+    notes = [
+        "One agent: a robot that acts alone. Reference pattern: the same graph and networks, in the pattern of the "
+        "released code. Both are single measurements. In a batch: the time of an evaluation divided by its actions, "
+        "after the longest cleanup; ± is the standard deviation over seeds. The paper's ± is that over actions.",
+        *missing.notes(),
+        *_doubts(found, used),
+    ]
+    sources = _sources(used) + ([found.speed_run.made] if found.speed_run else [])
+    return Printed("Table 4: time per action in PointEnv", [Table(heads, lines)], notes, sources)
+
+
+TABLES: dict[int, Callable[[Found], Printed]] = {1: main_results, 2: doom_levels, 3: ablation, 4: time_per_action}
+
+
+# -- shown, or in a page -----------------------------------------------------------------------------------------
+
+_PLACE = re.compile(r"(<!-- table ([1-4]) -->\n)(?:(?!<!-- table ).)*?(<!-- end -->)", re.DOTALL)
+
+
+def show(numbers: Iterable[int], folders: Sequence[Path] | None = None, markdown: bool = False) -> str:
+    """Tables as text, by default from `runs` if there are any."""
+    found = find(folders or default_folders())
+    printed = [TABLES[number](found) for number in numbers]
+    return "\n\n\n".join(item.markdown() if markdown else item.console() for item in printed)
+
+
+def filled(page: str, folders: Sequence[Path]) -> str:
+    """A Markdown page with every table between `<!-- table 1 -->` and `<!-- end -->` made anew."""
+    begun, whole = page.count("<!-- table "), len(_PLACE.findall(page))
+    if not whole or whole != begun:
+        raise sgm.SGMError(
+            f"the page has {begun} places for tables, of which {whole} are complete; expected one or more, each a line "
+            "<!-- table 1 --> (or 2, 3, 4) and a line <!-- end -->"
+        )
+    found = find(folders)
+    return _PLACE.sub(lambda place: f"{place[1]}\n{TABLES[int(place[2])](found).markdown()}\n\n{place[3]}", page)
+
+
+def write(path: Path, folders: Sequence[Path] | None = None) -> None:
+    """Make the tables of a page anew, by default from the repository's results."""
+    path.write_text(filled(path.read_text(encoding="utf-8"), folders or [RESULTS]), encoding="utf-8")
+
+
+# -- lines and notes ---------------------------------------------------------------------------------------------
+
+
+def _level_texts(stage: Pooled | None) -> list[str]:
+    """Seeds, the three levels, overall, mean over seeds."""
+    levels = []
+    for level in ("easy", "medium", "hard"):
+        alone = (
+            [{**row, **((row.get("levels") or {}).get(level) or {"episodes": 0})} for row in stage.rows]
+            if stage
+            else []
+        )
+        pooled = tables.pool(row for row in alone if row["episodes"])
+        levels.append(success_text(pooled[0] if pooled else None))
+    return [episodes_text(stage), *levels, success_text(stage), seeds_text(stage)]
+
+
+def _quoted_levels(method: str, steps: int) -> list[str]:
+    if (method, steps) not in LEVELS:
+        return [NONE, NONE]
+    *levels, overall = LEVELS[method, steps]
+    return [" / ".join(f"{value:.1f}" for value in levels), overall.text()]
+
+
+def _criterion_line(method: str, item: Series | None) -> list[Cell]:
+    before, after = (tables.stage(item.stages, phase) if item else None for phase in ("initial", "cleaned"))
+    known = after or before
+    quoted = [value.text() for value in ABLATION[method]] if method in ABLATION else [NONE, NONE]
+    return cells(
+        item.cleanup if item else NONE,
+        tables.label(method),
+        episodes_text(known),
+        rounded(known.mean("nodes") if known else None),
+        success_text(before),
+        seeds_text(before),
+        quoted[0],
+        success_text(after),
+        seeds_text(after),
+        quoted[1],
+        rounded(after.cleanup_steps if after else None),
+    )
+
+
+class _Missing:
+    """What no run has, by what makes it."""
+
+    def __init__(self, found: Found) -> None:
+        self._names: dict[str, list[str]] = {}
+        self._elsewhere = RESULTS.is_dir() and RESULTS not in found.folders
+
+    def add(self, source: str, name: str) -> None:
+        self._names.setdefault(source, []).append(name)
+
+    def notes(self) -> list[str]:
+        hint = " The repository's own results: `--runs results`." if self._elsewhere else ""
+        return [
+            f"{NONE} not among the runs: {', '.join(names)}. To make it: `{COMMANDS[source]}`.{hint}"
+            for source, names in self._names.items()
+        ]
+
+
+def _doubts(found: Found, used: Sequence[Series]) -> list[str]:
+    """Settings that are not the paper's, what was chosen, and what was passed over."""
+    odd = {item.run.folder: item.odd for item in used if item.odd}
+    kept = {item.identity: item.run.folder for item in used}
+    pairs = dict.fromkeys((kept[item.identity], item.run.folder) for item in found.unused if item.identity in kept)
+    return [
+        *(f"{folder} has other settings than the paper: {', '.join(names)}." for folder, names in odd.items()),
+        *differing(used),
+        *(f"{mine} is used, and not {other}, which has the same methods; --runs chooses." for mine, other in pairs),
+        *found.notes,
+    ]
+
+
+def _sources(used: Sequence[Series]) -> list[str]:
+    return list(dict.fromkeys(item.run.made for item in used))
+
+
+def _where(environment: str) -> str:
+    return "" if environment in NAMES.values() else f" in {environment}"
+
+
+def _place(order: Sequence[str], name: str) -> int:
+    return order.index(name) if name in order else len(order)
+
+
+def cells(*texts: str) -> list[Cell]:
+    """A line of a table."""
+    return [Cell(text) for text in texts]
+
+
+def success_text(item: Pooled | None) -> str:
+    """Success of all episodes together and its interval."""
+    return tables.plain(tables.success_cell(item))
+
+
+def batch_text(item: Pooled | None) -> str:
+    """Milliseconds per action: mean and standard deviation over seeds."""
+    known = [row["seconds_per_action"] for row in item.rows] if item else []
+    times = [1000 * seconds for seconds in known if seconds is not None]
+    if not times:
+        return NONE
+    return number_text(statistics.mean(times)) + (f" ± {number_text(statistics.stdev(times))}" if times[1:] else "")
+
+
+def number_text(value: float | None) -> str:
+    """Two digits, or a whole number."""
+    return NONE if value is None else f"{value:#.2g}" if value < 10 else f"{value:,.0f}"

@@ -1,0 +1,107 @@
+"""Pairs of observations a few steps apart, drawn from experience, and what training asks of that experience."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgm.data.experience import Experience
+from sgm.errors import InputError
+
+from .encoders import as_images, check_pictures, check_vectors
+
+Ints = NDArray[np.int64]
+Config = TypeVar("Config")
+VECTORS = "mlp"  # the encoder of vectors
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Rows:
+    """Experience as networks take it: float32 vectors or uint8 images, and how far each episode still goes.
+
+    Attributes:
+        observations: (n, d) float32 or uint8, or (n, height, width, 3) uint8.
+        goals: the same of what the observations achieve; the same array where observations are goals.
+        left: (n,) steps from each observation to the last one of its episode.
+        size: (width, height) of images; of vectors, the numbers of an observation and of a goal, which are 0 where
+            observations and goals have the same shape.
+    """
+
+    observations: NDArray[Any]
+    goals: NDArray[Any]
+    left: Ints
+    size: tuple[int, int]
+
+    @property
+    def vectors(self) -> bool:
+        """Whether observations are vectors, not images."""
+        return self.observations.ndim == 2
+
+    def pairs(self, random: np.random.Generator, number: int, reach: int) -> tuple[Ints, Ints]:
+        """Rows of two observations of one episode, 1 to `reach` steps apart: (number,) and (number,)."""
+        first = random.choice(np.flatnonzero(self.left), number)
+        return first, first + np.minimum(random.integers(1, reach + 1, number), self.left[first])
+
+    def sample(self, seed: int, number: int = 1_000) -> Ints:
+        """(number,) rows, or all of them where there are fewer, to measure a mean on."""
+        total = len(self.left)
+        return np.sort(np.random.default_rng(seed).permutation(total)[:number])
+
+    def part(self, rows: slice) -> Rows:
+        """Some of the rows, whole episodes."""
+        return Rows(self.observations[rows], self.goals[rows], self.left[rows], self.size)
+
+
+def as_rows(data: Experience, encoder: str | None = None) -> Rows:
+    """Check experience and bring it into the form that networks take; for encoder "mlp", images become vectors."""
+    if not isinstance(data, Experience):
+        raise InputError(
+            f"data is {type(data).__name__}: expected sgm.Experience, which sgm.collect makes; from your own arrays, "
+            "Experience(observations, episodes, actions)"
+        )
+    left = np.concatenate([np.arange(rows.stop - rows.start)[::-1] for rows in data.rows_by_episode()] or [np.empty(0)])
+    if not left.any():
+        raise InputError(f"{data!r} has no two observations in a row: expected episodes of 2 observations or more")
+    flat = encoder == VECTORS
+    observations, size = _prepare(data.observations, "observations", flat)
+    if data.achieved_goals is None:
+        return Rows(observations, observations, left.astype(np.int64), size)
+    goals, goal_size = _prepare(data.achieved_goals, "achieved_goals", flat)
+    if observations.ndim != goals.ndim or (goals.ndim == 4 and size != goal_size):
+        raise InputError(
+            f"observations have shape {observations.shape[1:]} and achieved goals {goals.shape[1:]}: expected images "
+            "of one size, or vectors; leave achieved_goals out where observations can be goals"
+        )
+    if goals.ndim == 2 and goal_size != size:
+        size = size[0], goal_size[0]
+    return Rows(observations, goals, left.astype(np.int64), size)
+
+
+def _prepare(values: NDArray[Any], name: str, flat: bool) -> tuple[NDArray[Any], tuple[int, int]]:
+    if values.ndim == 2 or flat:
+        numbers = int(np.prod(values.shape[1:]))
+        return check_vectors(values, numbers, name), (numbers, 0)
+    images = as_images(values)
+    if images.ndim != 4:
+        raise InputError(
+            f"{name} have shape {values.shape}: expected vectors (n, d) or images (n, height, width[, 1 or 3]); "
+            "for anything else give encoder='mlp', which flattens"
+        )
+    size = images.shape[2], images.shape[1]
+    return check_pictures(images, size, name), size
+
+
+def settle(rows: Rows, config: Config | None, defaults: tuple[Config, Config], changes: dict[str, Any]) -> Config:
+    """The configuration given, or the default one of (images, vectors), with the changes of a call."""
+    base: Any = defaults[rows.vectors] if config is None else config
+    names = [field.name for field in dataclasses.fields(base)]
+    unknown = sorted(set(changes) - set(names))
+    if unknown:
+        raise InputError(f"{', '.join(unknown)} is no setting: expected {', '.join(names)}")
+    chosen: Any = dataclasses.replace(base, **changes)
+    if rows.vectors and chosen.encoder != VECTORS:
+        raise InputError(f"encoder is {chosen.encoder!r}, but observations are vectors: expected {VECTORS!r}")
+    return chosen

@@ -1,0 +1,36 @@
+"""Experience given in the place of observations: its arrays, found by name, so that this room imports no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+OF_THE_DATA: Any = object()  # the default of `episode`: the episodes that the data has, if it has any
+ACHIEVED_GOAL = "achieved_goal"  # the attribute that holds a node's achieved goal
+
+
+class Given(NamedTuple):
+    """What was given to `extend` or `choose_threshold`.
+
+    Attributes:
+        observations: (n, ...) observations.
+        episode: see `extend`.
+        attributes: see `extend`.
+        whole_episodes: whether the episodes are those of the data, which end with it.
+    """
+
+    observations: Any
+    episode: Any
+    attributes: Any
+    whole_episodes: bool
+
+
+def unpack(data: Any, episode: Any, attributes: Any = None) -> Given:
+    """The arrays of an `sgm.Experience`, or observations as they are."""
+    of_the_data = episode is OF_THE_DATA
+    if not (hasattr(data, "observations") and hasattr(data, "episodes")):
+        return Given(data, None if of_the_data else episode, attributes, False)
+    achieved = getattr(data, "achieved_goals", None)
+    if achieved is not None and (attributes is None or isinstance(attributes, Mapping)):
+        attributes = {ACHIEVED_GOAL: achieved, **(attributes or {})}
+    return Given(data.observations, data.episodes if of_the_data else episode, attributes, of_the_data)

@@ -1,0 +1,161 @@
+"""An agent in a folder: memory, networks and settings together, without anything that is unpickled.
+
+`memory.sgm` is the memory; `agent.json` says which parts the agent has, with which settings, and which classes its
+networks are of; each network that can be saved lies beside it as `NAME.safetensors`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from sgm.errors import InputError, StoreError
+from sgm.memory import SparseGraphicalMemory
+
+from .arrive import ARRIVALS
+from .blame import BLAMES
+from .localise import LOCALISERS
+from .navigator import Navigator
+from .route import ROUTERS
+
+FORMAT = "sgm agent 1"
+PARTS: dict[str, dict[str, Any]] = {"localiser": LOCALISERS, "arrival": ARRIVALS, "router": ROUTERS, "blame": BLAMES}
+PLAIN = ["max_steps", "clean", "replan", "hopping", "goal_key", "acts_on", "target", "turn", "confident", "patience"]
+ROOMS = ("sgm.distances.", "sgm.controllers.", "sgm.learning.")  # where classes of networks are looked for
+_LARGEST = 2**20  # bytes of agent.json
+
+
+def save(agent: Navigator, folder: Any) -> None:
+    """Write an agent to a folder, made if need be.
+
+    Networks are kept if they are of this package and have `save(path)`. A controller or distance of the user's own is
+    noted by name: `load` asks for it.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    networks = {
+        "controller": agent.controller,
+        "memory_distance": agent.memory.distance,
+        "memory_features": agent.memory._features,
+        "distance": agent.distance,
+    }
+    content = {
+        "format": FORMAT,
+        "settings": {name: getattr(agent, name) for name in PLAIN},
+        "parts": {name: _part_facts(getattr(agent, name)) for name in PARTS},
+        "networks": {name: _keep(network, folder / f"{name}.safetensors") for name, network in networks.items()},
+        "look": agent.look is not None,
+    }
+    agent.memory.save(folder / "memory.sgm")
+    temporary = folder / f"agent.json.{os.getpid()}.new"
+    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, folder / "agent.json")
+
+
+def load(
+    kind: type[Navigator],
+    folder: Any,
+    *,
+    controller: Any = None,
+    distance: Any = None,
+    memory_distance: Any = None,
+    memory_features: Any = None,
+    look: Any = None,
+) -> Navigator:
+    """The agent of a folder.
+
+    Args:
+        kind: the class to make.
+        folder: what `save` has written.
+        controller: takes the place of the folder's.
+        distance: takes the place of what the agent localises itself with.
+        memory_distance: takes the place of the memory's distance.
+        memory_features: takes the place of the memory's feature function.
+        look: for an agent with odometry, see `Navigator`.
+    """
+    folder = Path(folder)
+    content = _read(folder / "agent.json")
+    parts = {name: _make_part(name, content["parts"].get(name), folder) for name in PARTS}
+    given = {
+        "controller": controller,
+        "memory_distance": memory_distance,
+        "memory_features": memory_features,
+        "distance": distance,
+    }
+    networks = {name: _network(name, content["networks"].get(name), folder, own) for name, own in given.items()}
+    if content.get("look") and look is None:
+        raise InputError(f"the agent in {folder} looks to know where it is: give look=, see sgm.Navigator")
+    memory = SparseGraphicalMemory.load(folder / "memory.sgm", networks["memory_distance"], networks["memory_features"])
+    settings = {name: content["settings"][name] for name in PLAIN if name in content["settings"]}
+    try:
+        return kind(memory, networks["controller"], distance=networks["distance"], look=look, **parts, **settings)
+    except TypeError as error:
+        raise StoreError(f"{folder / 'agent.json'} does not describe an agent: {error}") from error
+
+
+def _part_facts(part: Any) -> dict[str, Any]:
+    fields = {item.name: getattr(part, item.name) for item in dataclasses.fields(part) if item.init}
+    # JSON has no infinity.
+    plain = {name: str(value) if value == float("inf") else value for name, value in fields.items()}
+    return {"kind": type(part).__name__, **plain}
+
+
+def _make_part(name: str, facts: Any, folder: Path) -> Any:
+    kinds = {kind.__name__: kind for kind in PARTS[name].values()}
+    if not isinstance(facts, dict) or facts.get("kind") not in kinds:
+        raise StoreError(
+            f"{folder / 'agent.json'} has {name} {str(facts)[:80]}; accepted: one of {', '.join(kinds)} with settings"
+        )
+    values = {key: float("inf") if value == "inf" else value for key, value in facts.items() if key != "kind"}
+    try:
+        return kinds[facts["kind"]](**values)
+    except TypeError as error:
+        raise StoreError(
+            f"{folder / 'agent.json'} has other settings of {facts['kind']} than expected: {error}"
+        ) from error
+
+
+def _keep(network: Any, path: Path) -> str | None:
+    """Save a network of this package; its class, or None for no network and for what cannot be saved."""
+    if network is None:
+        return None
+    name = f"{type(network).__module__}:{type(network).__qualname__}"
+    if not name.startswith(ROOMS) or not callable(getattr(network, "save", None)):
+        return f"yours: {name}"
+    network.save(path)
+    return name
+
+
+def _network(name: str, kind: Any, folder: Path, given: Any) -> Any:
+    if given is not None or kind is None:
+        return given
+    if not isinstance(kind, str) or kind.startswith("yours: "):
+        raise InputError(
+            f"{folder} does not hold the agent's {name} ({str(kind)[:80]}): give it, load(folder, {name}=…)"
+        )
+    module, _, attribute = kind.partition(":")
+    if not kind.startswith(ROOMS) or not attribute.isidentifier():
+        raise StoreError(f"{folder / 'agent.json'} has {name} {kind[:80]!r}; accepted: a class in {', '.join(ROOMS)}")
+    try:
+        return getattr(importlib.import_module(module), attribute).load(folder / f"{name}.safetensors")
+    except (ImportError, AttributeError) as error:
+        raise StoreError(f"{folder / 'agent.json'} has {name} {kind!r}, which cannot be loaded: {error}") from error
+
+
+def _read(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise StoreError(f"{path.parent} holds no agent.json: give a folder that Navigator.save has written")
+    if path.stat().st_size > _LARGEST:
+        raise StoreError(f"{path} is larger than {_LARGEST:,} bytes: expected what Navigator.save writes")
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path} is not JSON: {error}") from error
+    named = isinstance(content, dict) and content.get("format") == FORMAT
+    if not named or not all(isinstance(content.get(name), dict) for name in ("settings", "parts", "networks")):
+        raise StoreError(f"{path} does not describe an agent of this version: expected format {FORMAT!r}")
+    return content

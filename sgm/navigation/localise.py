@@ -1,0 +1,226 @@
+"""Localisers: where in the memory each robot is, and how far nodes are from goals."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, diags_array
+
+from sgm.errors import InputError
+
+if TYPE_CHECKING:
+    from .navigator import Navigator
+
+Bools = NDArray[np.bool_]
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+
+@dataclasses.dataclass
+class NearestNode:
+    """The node nearest to what is seen now, by the learned distance (the paper's).
+
+    Attributes:
+        embedding: the node attribute with embeddings for the agent's own distance; None: the memory's embeddings.
+    """
+
+    embedding: str | None = None
+    every_step = False  # distances to all nodes are computed in every step, not only for planning
+    _agent: Navigator = dataclasses.field(init=False, repr=False, compare=False)
+
+    def bind(self, agent: Navigator) -> None:
+        """Localise the robots of this agent."""
+        self._agent = agent
+        self._own = agent.distance is not None
+        self.refresh()
+        self._observations: Any = None
+        self._vectors: Floats | None = None
+        self._known: dict[int, Floats] = {}
+
+    def refresh(self) -> None:
+        """Take over the nodes that the memory has now."""
+        memory = self._agent.memory
+        self._nodes = memory.attributes[self.embedding] if self.embedding else memory.embeddings
+
+    def reset(self, episodes: int) -> None:
+        """Know nothing for so many episodes."""
+
+    def forget(self, mask: Bools) -> None:
+        """Know nothing for these episodes."""
+
+    def see(self, observations: Any, active: Bools) -> None:
+        """Take in what the robots see, (n, ...)."""
+        self._observations, self._vectors, self._known = observations, None, {}
+        if self.every_step:
+            rows = np.flatnonzero(active)
+            self._known = dict(zip(rows.tolist(), self._measure(rows), strict=True))
+
+    def to_nodes(self, rows: Ints) -> Floats:
+        """(m, V) steps from these robots to every node."""
+        missing = np.array([row for row in rows.tolist() if row not in self._known], np.int64)
+        if len(missing):
+            self._known.update(zip(missing.tolist(), self._measure(missing), strict=True))
+        return np.stack([self._known[row] for row in rows.tolist()])
+
+    def belief(self, rows: Ints) -> NDArray[Any]:
+        """(m, V) how likely each robot is at each node; only the order of the values means something."""
+        return -self.to_nodes(rows)
+
+    def vectors(self, rows: Ints) -> Floats:
+        """(m, e) embeddings of what these robots see."""
+        if self._vectors is None:
+            self._vectors = self._agent.memory.embed(self._observations)
+        return self._vectors[rows]
+
+    def from_nodes(self, goals: Any) -> Floats:
+        """(m, V) steps from every node to each of (m, ...) goals."""
+        memory, distance = self._agent.memory, self._agent.distance
+        embed = getattr(distance or memory.distance, "embed_goal", None)
+        if not self._own:
+            return memory.steps_from_nodes(goals if embed is None else embed(goals), embedded=embed is not None)
+        assert distance is not None
+        embed = embed or distance.embed
+        return np.stack([distance(self._nodes, embed(np.asarray(goal)[None]))[:, 0] for goal in goals])
+
+    def nearest(self, observations: Any) -> Ints:
+        """(m,) the nodes nearest to where these (m, ...) observations are made."""
+        if not self._own:
+            return self._agent.memory.localise(observations).node
+        assert self._agent.distance is not None
+        return self._agent.distance(self._agent.distance.embed(observations), self._nodes).argmin(axis=1)
+
+    def seen(self, rows: Ints) -> Any:
+        """(m, ...) what these robots see."""
+        return self._observations[rows]
+
+    def _measure(self, rows: Ints) -> Floats:
+        if not self._own:
+            return self._agent.memory.steps_to_nodes(self.vectors(rows), embedded=True)
+        assert self._agent.distance is not None
+        return self._agent.distance(self._agent.distance.embed(self.seen(rows)), self._nodes)
+
+
+@dataclasses.dataclass
+class BayesFilter(NearestNode):
+    """Where a robot probably is, given all that it has seen in this episode: a Bayes filter over the nodes.
+
+    Between two observations a robot stays where it is or goes along an edge, in either direction, as often as `hops`
+    times; with the probability `leak` it is anywhere, which lets it recover. An observation is as likely at a node as
+    exp(−d / sharpness), d the steps from the observation to the node.
+    """
+
+    sharpness: float = 1.0
+    leak: float = 0.02
+    hops: int = 2
+    every_step = True
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if not self.sharpness > 0:
+            raise InputError(f"sharpness is {self.sharpness!r}: expected a number of steps over 0")
+        if not 0 < self.leak <= 1:
+            raise InputError(f"leak is {self.leak!r}: expected a probability over 0")
+
+    def bind(self, agent: Navigator) -> None:
+        """Localise the robots of this agent."""
+        super().bind(agent)
+        self.beliefs = np.empty((0, 0), np.float32)
+        self._moves: csr_array | None = None
+
+    def refresh(self) -> None:
+        """Take over the nodes that the memory has now; beliefs begin anew."""
+        super().refresh()
+        self.reset(len(getattr(self, "beliefs", ())))
+
+    def reset(self, episodes: int) -> None:
+        """Know nothing for so many episodes."""
+        nodes = len(self._agent.memory)
+        self.beliefs = np.full((episodes, nodes), 1 / max(1, nodes), np.float32)
+
+    def forget(self, mask: Bools) -> None:
+        """Know nothing for these episodes."""
+        self.beliefs[mask] = 1 / len(self._agent.memory)
+
+    def see(self, observations: Any, active: Bools) -> None:
+        """Take in what the robots see."""
+        super().see(observations, active)
+        rows = np.flatnonzero(active)
+        if len(rows):
+            self.update(rows, self.to_nodes(rows))
+
+    def belief(self, rows: Ints) -> NDArray[Any]:
+        """(m, V) probabilities."""
+        return self.beliefs[rows]
+
+    def update(self, rows: Ints, to_nodes: Floats) -> None:
+        """Move and weigh the beliefs of these rows: (m, V) steps to all nodes."""
+        self._refresh()
+        prior = self.beliefs[rows].T
+        for _ in range(self.hops):
+            prior = self._moves @ prior
+        prior = (1 - self.leak) * prior.T + self.leak / len(self._agent.memory)
+        nearest = to_nodes.min(axis=1, keepdims=True)
+        posterior = prior * np.exp((nearest - to_nodes) / self.sharpness)
+        self.beliefs[rows] = posterior / posterior.sum(axis=1, keepdims=True)
+
+    def _refresh(self) -> None:
+        """Rebuild the motion model when the memory has grown; removed edges go on counting until then."""
+        memory = self._agent.memory
+        if self._moves is not None and self._moves.shape[0] == len(memory):
+            return
+        edges = memory.edges()
+        ones, shape = np.ones(len(edges.source), np.float32), (len(memory), len(memory))
+        there = csr_array((ones, (edges.source, edges.target)), shape=shape)
+        both = ((there + there.T) > 0).astype(np.float32) + diags_array(np.ones(shape[0], np.float32), format="csr")
+        leaving = np.asarray(both.sum(axis=1)).ravel()
+        self._moves = csr_array((diags_array(1 / leaving) @ both).T.astype(np.float32))
+
+
+@dataclasses.dataclass
+class Odometry(NearestNode):
+    """The nearest node by what is seen, looked at only to plan; between plans the robot goes by odometry.
+
+    The robot acts on odometry, x and y first, and knows where each node was seen from a node attribute in the same
+    frame. It looks (the agent's `look`) at the beginning of an episode and when it plans anew.
+
+    Attributes:
+        position: the node attribute that says where nodes are: (V, p), x and y first.
+    """
+
+    position: str = "pose"
+
+    def bind(self, agent: Navigator) -> None:
+        """Localise the robots of this agent."""
+        super().bind(agent)
+        if agent.look is None:
+            raise InputError("an agent with odometry needs look, a function from (m,) rows to what these robots see")
+
+    def refresh(self) -> None:
+        """Take over the nodes that the memory has now, and where they are."""
+        super().refresh()
+        attributes = self._agent.memory.attributes
+        if self.position not in attributes:
+            raise InputError(f"the memory has no attribute {self.position!r}, where its nodes are")
+        self.places = np.asarray(attributes[self.position], np.float32)
+        if self.places.ndim != 2 or self.places.shape[1] < 2:
+            raise InputError(f"attribute {self.position!r} has shape {self.places.shape}: expected (V, 2 or more)")
+
+    def seen(self, rows: Ints) -> Any:
+        """(m, ...) what these robots see."""
+        assert self._agent.look is not None
+        return self._agent.look(rows)
+
+    def nearest(self, observations: Any) -> Ints:
+        """(m,) the nodes nearest to (m, o) odometry."""
+        here = np.asarray(observations)[:, None, :2]
+        return np.square(here - self.places[:, :2]).sum(axis=2).argmin(axis=1)
+
+    def _measure(self, rows: Ints) -> Floats:
+        distance = self._agent.distance or self._agent.memory.distance
+        return distance(distance.embed(self.seen(rows)), self._nodes)
+
+
+LOCALISERS = {"nearest": NearestNode, "filter": BayesFilter, "odometry": Odometry}

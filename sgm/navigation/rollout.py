@@ -1,0 +1,310 @@
+"""The one place that steps environments: any Gymnasium environment as a batch whose episodes begin when told to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from sgm.errors import InputError
+
+Bools = NDArray[np.bool_]
+Env = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
+
+
+class Outcome(NamedTuple):
+    """What a step of the batch led to.
+
+    Attributes:
+        observation: (n, ...) or a dict of them: what the step led to; the last observation where an episode ended.
+        terminated: (n,) bool, as the environment says; False where nothing was done.
+        truncated: (n,) bool.
+        success: (n,) bool: the goal was reached.
+        lost: (n,) bool: the simulator died, and the episode with it.
+        info: the environment's, with arrays over the batch.
+        taken: (n,) bool: a step was taken here. A row may have spent its turn on being reset.
+    """
+
+    observation: Any
+    terminated: Bools
+    truncated: Bools
+    success: Bools
+    lost: Bools
+    info: Mapping[str, Any]
+    taken: Bools
+
+
+class Driver:
+    """A batch of environments, each with an episode of its own.
+
+    Takes a single environment, Gymnasium's `SyncVectorEnv` and `AsyncVectorEnv` and native vector environments, in any
+    autoreset mode. Episodes are begun by `begin`; where an environment begins its episodes itself, and cannot be told
+    to (a native one with autoreset), they begin when it does (`begins_itself`).
+
+    Sub-environments that have nothing to do are left alone where that is possible: environments that have an
+    `idle_action` get it, a single environment is not stepped. Otherwise they get a valid action, and what comes of it
+    is ignored.
+
+    Attributes:
+        env: the vector environment.
+        num_envs: n.
+        observation: what every sub-environment shows now.
+        info: the last info.
+        begins_itself: episodes begin when the environment resets itself.
+    """
+
+    def __init__(self, env: Env, success: Any = None) -> None:
+        """Drive an environment.
+
+        Args:
+            env: any Gymnasium environment.
+            success: decides whether an episode has reached its goal. None: `info["success"]` or `info["is_success"]`
+                where there is one, otherwise `terminated`. A name: that entry of `info`. A function of (observation,
+                info): both of the whole batch, to (n,) bool.
+        """
+        if not isinstance(env, (gymnasium.Env, VectorEnv)):
+            raise InputError(f"env is {env!r}: expected a Gymnasium environment, single or vector")
+        if not (success is None or isinstance(success, str) or callable(success)):
+            raise InputError(f"success is {success!r}: expected None, the name of an entry of info, or a function")
+        self.env: Any = env if isinstance(env, VectorEnv) else _Alone(env)
+        self.num_envs: int = self.env.num_envs
+        self.mode = _mode(self.env)
+        base = self.env.unwrapped
+        self.idle_action = getattr(base, "idle_action", None)
+        told = self.mode == AutoresetMode.DISABLED or isinstance(base, (SyncVectorEnv, AsyncVectorEnv))
+        self.begins_itself = not (told or self.idle_action is not None)
+        self.observation: Any = None
+        self.info: Mapping[str, Any] = {}
+        self.success_known = False  # an entry of info has said whether goals were reached
+        self._success = success
+        self._over = np.zeros(self.num_envs, np.bool_)  # ended, and not begun again
+        self._filler = _neutral_action(self.env.single_action_space)
+
+    def begin(
+        self,
+        mask: Bools | None = None,
+        *,
+        seeds: Sequence[int | None] | int | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Begin episodes in the sub-environments of a mask, or in all; an environment that begins itself goes on."""
+        first = self.observation is None
+        if self.begins_itself and not first:
+            return
+        if first and self.idle_action is None:  # all of them will be stepped, so all of them have to begin
+            mask = None
+        chosen = dict(options or {})
+        if mask is not None:
+            chosen["reset_mask"] = np.array(mask, np.bool_)
+        observation, self.info = self.env.reset(seed=seeds, options=chosen or None)
+        self.observation = _copied(observation)
+        self._over[slice(None) if mask is None else mask] = False
+
+    def step(self, actions: NDArray[Any], moving: Bools) -> Outcome:
+        """One action for each sub-environment of `moving`, (n,) bool; the others are left alone if that is possible."""
+        if self.observation is None:
+            raise InputError("no episode has begun: call begin first")
+        self._revive(moving)
+        resetting = self._over & (self.mode == AutoresetMode.NEXT_STEP)
+        taken = moving & ~resetting
+        observation, _, terminated, truncated, info = self.env.step(self._complete(actions, taken))
+        after = observation = _copied(observation)
+        ended = np.asarray(terminated | truncated, np.bool_)
+        if self.mode == AutoresetMode.SAME_STEP and ended.any():
+            after = _with_final(observation, ended, info)
+            info = _final_info(info)
+        self.observation, self.info = observation, info
+        self._over = ended & (self.mode != AutoresetMode.SAME_STEP)
+        lost = taken & np.asarray(info.get("lost", np.zeros(self.num_envs)), np.bool_)
+        success = taken & self._reached(after, terminated, info) & ~lost
+        return Outcome(after, taken & terminated, taken & truncated, success, lost, info, taken)
+
+    def _revive(self, moving: Bools) -> None:
+        """Reset finished sub-environments that have to be stepped although nobody uses them."""
+        if self.mode == AutoresetMode.DISABLED and self.idle_action is None and (idle := self._over & ~moving).any():
+            if isinstance(self.env, _Alone):
+                return
+            observation, _ = self.env.reset(options={"reset_mask": idle})
+            self.observation = _copied(observation)
+            self._over[idle] = False
+
+    def _complete(self, actions: NDArray[Any], taken: Bools) -> Any:
+        """Actions with a harmless one where nothing is to be done."""
+        if isinstance(self.env, _Alone):
+            return actions if taken.all() else None
+        actions = np.asarray(actions)
+        filler = self._filler if self.idle_action is None else self.idle_action
+        shape = (-1,) + (1,) * (actions.ndim - 1)
+        complete = np.where(taken.reshape(shape), actions, filler)
+        space = self.env.single_action_space
+        integers = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary))
+        return complete.astype(actions.dtype if integers else np.result_type(actions, np.float32))
+
+    def _reached(self, observation: Any, terminated: Any, info: Mapping[str, Any]) -> Bools:
+        if callable(self._success):
+            return np.asarray(self._success(observation, info), np.bool_)
+        names = ("success", "is_success") if self._success is None else (self._success,)
+        for name in names:
+            if name in info:
+                self.success_known = True
+                return np.asarray(info[name], np.bool_).reshape(self.num_envs)
+        if isinstance(self._success, str):
+            raise InputError(f"success is {self._success!r}: info has no such entry, only {', '.join(info) or 'none'}")
+        return np.asarray(terminated, np.bool_) & (not self.success_known)
+
+
+class Steps(NamedTuple):
+    """What one action of each sub-environment led to; see `Stream`.
+
+    Attributes:
+        before: what was seen, a dict of (n, ...).
+        actions: (n, ...).
+        after: what came of it; the last observation where an episode ended.
+        terminated: (n,) bool.
+        ended: (n,) bool: terminated or truncated.
+        kept: (n,) bool: False where the step was spent on a reset, and is no experience.
+    """
+
+    before: dict[str, NDArray[Any]]
+    actions: NDArray[Any]
+    after: dict[str, NDArray[Any]]
+    terminated: Bools
+    ended: Bools
+    kept: Bools
+
+
+class Stream:
+    """Endless episodes for learning online: whatever ends begins again, as the environment begins it."""
+
+    def __init__(self, env: Env) -> None:
+        """Step this environment."""
+        self.driver = Driver(env)
+        self.num_envs = self.driver.num_envs
+        self.single_observation_space = self.driver.env.single_observation_space
+        self.single_action_space = self.driver.env.single_action_space
+
+    @property
+    def observation(self) -> dict[str, NDArray[Any]]:
+        """What the next actions are chosen on."""
+        found: dict[str, NDArray[Any]] = self.driver.observation
+        return found
+
+    def begin(self, seed: int) -> dict[str, NDArray[Any]]:
+        """Begin all episodes anew."""
+        self.driver.observation = None
+        self.driver.begin(seeds=seed)
+        return self.observation
+
+    def step(self, actions: NDArray[Any]) -> Steps:
+        """Take a step everywhere."""
+        before, every = self.observation, np.ones(self.num_envs, np.bool_)
+        outcome = self.driver.step(actions, every)
+        ended = outcome.terminated | outcome.truncated
+        if self.driver.mode == AutoresetMode.DISABLED and ended.any():
+            self.driver.begin(ended)
+        return Steps(before, actions, outcome.observation, outcome.terminated, ended, outcome.taken)
+
+
+class _Alone(VectorEnv[Any, Any, Any]):
+    """One environment as a batch of one, which is not stepped when there is nothing to do."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        self.env, self.num_envs = env, 1
+        self.metadata = {**env.metadata, "autoreset_mode": AutoresetMode.DISABLED}
+        self.single_observation_space, self.single_action_space = env.observation_space, env.action_space
+        self.observation_space = batch_space(env.observation_space, 1)
+        self.action_space = batch_space(env.action_space, 1)
+        self._last: Any = None
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        own = {name: value for name, value in (options or {}).items() if name != "reset_mask"}
+        seed = seed[0] if isinstance(seed, (list, tuple)) else seed
+        observation, info = self.env.reset(seed=seed, options=own or None)
+        return _batched(observation), _batched_info(info)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Take a step; None for no action repeats what there was."""
+        if actions is not None:
+            action = np.asarray(actions)[0]
+            discrete = isinstance(self.single_action_space, spaces.Discrete)
+            observation, reward, terminated, truncated, info = self.env.step(int(action) if discrete else action)
+            flags = np.array([terminated], np.bool_), np.array([truncated], np.bool_)
+            self._last = (_batched(observation), np.array([float(reward)]), *flags, _batched_info(info))
+        return self._last
+
+    def close_extras(self, **_: Any) -> None:
+        """Close the environment."""
+        self.env.close()
+
+
+def _mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
+    mode = env.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
+
+
+def _neutral_action(space: spaces.Space[Any]) -> NDArray[Any]:
+    """A valid action that does as little as a space can say: zero, or what is nearest to it."""
+    if isinstance(space, spaces.Box):
+        return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
+    if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+        return np.asarray(space.start)
+    if isinstance(space, spaces.MultiBinary):
+        return np.zeros(space.shape, space.dtype)
+    raise InputError(f"the action space is {space}: expected Discrete, MultiDiscrete, MultiBinary or Box")
+
+
+def _copied(observation: Any) -> Any:
+    """Observations that the environment will not overwrite."""
+    if isinstance(observation, Mapping):
+        return {name: _copied(values) for name, values in observation.items()}
+    return np.array(observation)
+
+
+def _batched(observation: Any) -> Any:
+    if isinstance(observation, Mapping):
+        return {name: _batched(values) for name, values in observation.items()}
+    return np.asarray(observation)[None]
+
+
+def _batched_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """Entries that are numbers or arrays, each with a batch of one; others stay as they are."""
+    plain = (bool, int, float, np.generic, np.ndarray)
+    return {name: np.asarray(value)[None] if isinstance(value, plain) else value for name, value in info.items()}
+
+
+def _with_final(observation: Any, ended: Bools, info: Mapping[str, Any]) -> Any:
+    """Put the last observation of each ended episode back where a reset in the same step has overwritten it."""
+    restored = _copied(observation)
+    final = info["final_obs"]
+    for row in np.flatnonzero(ended).tolist():
+        if isinstance(restored, dict):
+            for name in restored:
+                restored[name][row] = final[name][row] if isinstance(final, Mapping) else final[row][name]
+        else:
+            restored[row] = final[row]
+    return restored
+
+
+def _final_info(info: Mapping[str, Any]) -> dict[str, Any]:
+    """The info of this step, with that of ended episodes in the place of the episodes that began in the same step."""
+    final, merged = info.get("final_info"), dict(info)
+    if not isinstance(final, Mapping):
+        return merged
+    for name, values in final.items():
+        mask = final.get(f"_{name}")
+        if name.startswith("_") or mask is None or not isinstance(values, np.ndarray):
+            continue
+        before = np.asarray(merged.get(name))
+        merged[name] = np.where(_like(mask, values), values, before) if before.shape == values.shape else values
+    return merged
+
+
+def _like(mask: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(mask, np.bool_).reshape((-1,) + (1,) * (values.ndim - 1))
