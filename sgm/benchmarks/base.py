@@ -211,7 +211,7 @@ class Piece:
 
     def seed_for(self, purpose: Purpose) -> int:
         """A seed for one purpose of this piece."""
-        return seed_for(self.benchmark.name, tuple(self.numbers.values()), purpose)
+        return seed_for(tuple(self.numbers.values()), purpose)
 
     def say(self, text: str) -> None:
         """Tell the user what happens."""

@@ -24,30 +24,7 @@ class Purpose(enum.IntEnum):
     RANDOM_AGENT = 10
 
 
-def seed_for(benchmark: str, numbers: Sequence[int], purpose: Purpose) -> int:
-    """The seed for one purpose of a benchmark's piece, which has these numbers, for example layout and seed."""
-    if (benchmark, purpose) in _LEGACY:
-        factor, offset = _LEGACY[benchmark, purpose]
-        return factor * numbers[-1] + offset
+def seed_for(numbers: Sequence[int], purpose: Purpose) -> int:
+    """The seed for one purpose of a piece that has these numbers, for example layout and seed."""
     return int(np.random.SeedSequence([*numbers, purpose]).generate_state(1)[0])
 
-
-# Seeds of the published results, as factor × seed + offset. Without this table all seeds are drawn in the same way.
-_LEGACY = {
-    ("point", Purpose.TRAINING): (1, 0),
-    ("point", Purpose.BUFFER): (3_000_000, 3_000_000),
-    ("point", Purpose.TASKS): (1_000_000, 1_000_000),
-    ("point", Purpose.CLEANUP): (1, 0),
-    ("point", Purpose.EPISODE): (2_000_000, 2_000_000),
-    ("doom", Purpose.EXPLORATION): (1_000, 1),
-    ("doom", Purpose.HELD_OUT): (1_000, 2),
-    ("doom", Purpose.TRAINING): (1, 0),
-    ("doom", Purpose.BUFFER): (3_000_000, 3_000_000),
-    ("doom", Purpose.TASKS): (5_000_000, 5_000_000),
-    ("doom", Purpose.CLEANUP): (1, 0),
-    ("doom", Purpose.EPISODE): (9_000_000, 9_000_000),
-    ("doom", Purpose.CHOICES): (1, 0),
-    ("doom", Purpose.CONTROLLER): (1, 0),
-    ("doom", Purpose.RANDOM_AGENT): (1, 0),
-    ("safety", Purpose.TRAINING): (1, 0),
-}

@@ -119,4 +119,4 @@ def test_cleanup_steps_end_the_schedule():
 
 def test_no_two_purposes_of_a_piece_share_a_seed():
     for numbers in ((0, 1), (1, 0)):
-        assert len({seed_for("safety", numbers, purpose) for purpose in Purpose}) == len(Purpose)
+        assert len({seed_for(numbers, purpose) for purpose in Purpose}) == len(Purpose)

@@ -53,7 +53,7 @@ def _kinds(distance: str) -> dict[str, Any]:
 
 def _seed(piece: Piece, purpose: Purpose) -> int:
     """A seed of the networks, which all pieces of a run share."""
-    return seed_for("doom", (piece.settings.network_seed,), purpose)
+    return seed_for((piece.settings.network_seed,), purpose)
 
 
 def _train(piece: Piece, folder: Path) -> None:
