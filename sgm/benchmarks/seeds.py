@@ -27,4 +27,3 @@ class Purpose(enum.IntEnum):
 def seed_for(numbers: Sequence[int], purpose: Purpose) -> int:
     """The seed for one purpose of a piece that has these numbers, for example layout and seed."""
     return int(np.random.SeedSequence([*numbers, purpose]).generate_state(1)[0])
-
