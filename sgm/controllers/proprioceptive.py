@@ -19,9 +19,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sgm.data.experience import Experience
 from sgm.errors import InputError
 from sgm.learning.encoders import digest
 from sgm.learning.loop import load_network, save_network, train_network
+from sgm.learning.pairs import as_rollouts, episodes_of_one_length
 
 _FORMAT = "sgm-proprioceptive-controller-1"
 _SIZE = (6, 2)  # numbers of odometry and of an action; files of other networks have an image's size here
@@ -169,6 +171,22 @@ class ProprioceptiveController:
             path, _FORMAT, ProprioceptiveConfig, Policy, calibration=("gain", "errors")
         )
         return cls(network, config, gain, errors)
+
+
+def train(
+    data: Experience,
+    config: ProprioceptiveConfig | None = None,
+    *,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    progress: bool = True,
+) -> ProprioceptiveController:
+    """Train on experience whose observations are odometry, cut into episodes of one length; see `train_controller`."""
+    kept = episodes_of_one_length(data)
+    if kept.actions is None:
+        raise InputError("the experience has no actions: a controller is learned from them")
+    odometry, actions = (as_rollouts(values, kept) for values in (kept.observations, kept.actions))
+    return train_controller(odometry, actions[:, :-1], config, seed=seed, checkpoint=checkpoint, progress=progress)
 
 
 def train_controller(

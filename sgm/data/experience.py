@@ -42,9 +42,10 @@ class Experience:
                 f"episodes has shape {episodes.shape} and dtype {episodes.dtype}: expected ({number},) whole numbers, "
                 "one for each observation"
             )
+        episodes = episodes.astype(np.int64)
         if (np.diff(episodes) < 0).any():
             raise InputError("episodes decrease: expected the observations of one episode after the other, in order")
-        object.__setattr__(self, "episodes", episodes.astype(np.int64))
+        object.__setattr__(self, "episodes", episodes)
         for name in ("actions", "achieved_goals"):
             values = getattr(self, name)
             if values is not None and len(values) != number:
@@ -67,6 +68,8 @@ class Experience:
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Experience:
         """Some of the observations, in ascending order, with what belongs to them."""
+        if isinstance(rows, slice) and rows.step is not None and rows.step < 0:
+            raise InputError(f"got the slice {rows}: expected a step over 0, time does not run backwards")
 
         def part(values: NDArray[Any] | None) -> NDArray[Any] | None:
             return None if values is None else values[rows]
@@ -86,5 +89,7 @@ class Experience:
 
     def rows_by_episode(self) -> list[slice]:
         """Where each episode's observations are."""
+        if not len(self):
+            return []
         begins = np.flatnonzero(np.diff(self.episodes, prepend=self.episodes[:1] - 1)).tolist()
         return [slice(low, high) for low, high in zip(begins, [*begins[1:], len(self)], strict=True)]

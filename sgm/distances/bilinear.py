@@ -24,9 +24,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sgm.data.experience import Experience
 from sgm.errors import InputError
 from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
 from sgm.learning.loop import load_network, save_network, train_network
+from sgm.learning.pairs import as_rollouts, episodes_of_one_length
 
 from .contrastive import ContrastiveConfig, draw_pairs, draw_windows
 from .precision import close_pairs
@@ -203,6 +205,21 @@ class BilinearDistance:
         distance = cls(network, size, config)
         distance.scale, distance.medians = scale, medians
         return distance
+
+
+def train(
+    data: Experience,
+    config: BilinearConfig | None = None,
+    *,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    progress: bool = True,
+) -> BilinearDistance:
+    """Train on experience: images, cut into episodes of one length; see `train_bilinear`."""
+    config = config or BilinearConfig()
+    kept = episodes_of_one_length(data, 2)
+    frames = as_rollouts(kept.observations, kept)
+    return train_bilinear(frames, config, seed=seed, checkpoint=checkpoint, progress=progress)
 
 
 def train_bilinear(

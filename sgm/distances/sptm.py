@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from sgm.data.experience import Experience
 from sgm.errors import InputError
 from sgm.learning.encoders import (
     Pictures,
@@ -25,6 +26,7 @@ from sgm.learning.encoders import (
     to_input,
 )
 from sgm.learning.loop import copy_weights, load_network, save_network, train_network
+from sgm.learning.pairs import as_rollouts, episodes_of_one_length
 
 from .contrastive import draw_windows, falling_curve, to_steps
 from .precision import close_pairs, far_pairs
@@ -175,6 +177,21 @@ class ClosenessDistance:
         distance = cls(network, size, config)
         distance.lags, distance.logits = lags, logits
         return distance
+
+
+def train(
+    data: Experience,
+    config: ClosenessConfig | None = None,
+    *,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    progress: bool = True,
+) -> ClosenessDistance:
+    """Train on experience: images, cut into episodes of one length; see `train_closeness`."""
+    config = config or ClosenessConfig()
+    kept = episodes_of_one_length(data, config.apart + 1)
+    frames = as_rollouts(kept.observations, kept)
+    return train_closeness(frames, config, seed=seed, checkpoint=checkpoint, progress=progress)
 
 
 def train_closeness(

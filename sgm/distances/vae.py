@@ -16,9 +16,11 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from sgm.data.experience import Experience
 from sgm.errors import InputError
 from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
 from sgm.learning.loop import load_network, save_network, train_network
+from sgm.learning.pairs import as_rollouts, episodes_of_one_length
 
 from .bilinear import convolutions
 
@@ -107,6 +109,21 @@ class VAEFeatures:
         """Read what `save` wrote; StoreError if the file is anything else."""
         network, size, config, _ = load_network(path, _FORMAT, VAEConfig, Means)
         return cls(network, size, config)
+
+
+def train(
+    data: Experience,
+    config: VAEConfig | None = None,
+    *,
+    seed: int = 0,
+    checkpoint: Path | None = None,
+    progress: bool = True,
+) -> VAEFeatures:
+    """Train on experience: images, cut into episodes of one length; see `train_vae`."""
+    config = config or VAEConfig()
+    kept = episodes_of_one_length(data, 2)
+    frames = as_rollouts(kept.observations, kept)
+    return train_vae(frames, config, seed=seed, checkpoint=checkpoint, progress=progress)
 
 
 def train_vae(

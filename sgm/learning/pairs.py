@@ -105,3 +105,27 @@ def settle(rows: Rows, config: Config | None, defaults: tuple[Config, Config], c
     if rows.vectors and chosen.encoder != VECTORS:
         raise InputError(f"encoder is {chosen.encoder!r}, but observations are vectors: expected {VECTORS!r}")
     return chosen
+
+
+def episodes_of_one_length(data: Experience, least: int = 2) -> Experience:
+    """Experience cut into pieces of one length, of `least` observations or more, so that most of it is kept.
+
+    Its arrays then reshape to (episodes, length, ...), which some networks are trained on.
+    """
+    if not isinstance(data, Experience):
+        raise InputError(f"data is a {type(data).__name__}: expected an sgm.Experience, such as sgm.collect returns")
+    parts = data.rows_by_episode()
+    lengths = np.array([part.stop - part.start for part in parts])
+    candidates = np.unique(lengths[lengths >= least])
+    if not len(candidates):
+        raise InputError(f"no episode has {least} observations or more: collect longer episodes")
+    length = int(max(candidates, key=lambda size: size * (lengths // size).sum()))
+    rows = [np.arange(part.start, part.stop - length + 1, length) for part in parts]
+    begins = np.concatenate(rows)
+    kept = data[(begins[:, None] + np.arange(length)).ravel()]
+    return dataclasses.replace(kept, episodes=np.repeat(np.arange(len(begins)), length))
+
+
+def as_rollouts(values: NDArray[Any], data: Experience) -> NDArray[Any]:
+    """(n, ...) values of experience in episodes of one length as (episodes, length, ...)."""
+    return values.reshape(data.number_of_episodes, -1, *values.shape[1:])

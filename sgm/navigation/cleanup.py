@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgm.errors import EmptyMemory, InputError
+from sgm.memory.settings import whole
 from sgm.progress import progress_bar
 
 from .goals import Goals, make_goals
 from .navigator import AT_LAST, LOST, Navigator
-from .rollout import Driver, Env
+from .rollout import Driver, Env, rows_of
 
 EPISODE_STEPS = 600  # the authors' limit
 
@@ -91,18 +92,21 @@ class Cleaner:
     def _step(self, left: int) -> int:
         """One step of all agents, or of as many as there are steps left."""
         navigator = self.navigator
-        active = np.arange(self.driver.num_envs) < left
-        goals = navigator.waypoints(self.goal_nodes)
-        actions = navigator.act_many(self.driver.observation, goals, goal_nodes=self.goal_nodes, active=active)
+        turn = np.arange(self.driver.num_envs) < left
+        active = turn & ~self.driver.resetting
+        actions: Any = ()
+        if active.any():
+            goals = navigator.waypoints(self.goal_nodes)
+            actions = navigator.act_many(self.driver.observation, goals, goal_nodes=self.goal_nodes, active=active)
         done = active & ((navigator.phase == AT_LAST) | (navigator.phase == LOST))
         self.arrived += int(np.count_nonzero(active & (navigator.phase == AT_LAST)))
         moving = active & ~done
         outcome = self.driver.step(actions, moving)
         self.elapsed[moving] += 1
-        self.steps += int(np.count_nonzero(active))
+        self.steps += int(np.count_nonzero(turn))
         over = outcome.terminated | outcome.truncated | outcome.lost
         self._begin(done | (active & (over | (self.elapsed >= self.episode_steps))))
-        return int(np.count_nonzero(active))
+        return int(np.count_nonzero(turn))
 
     def _begin(self, ended: NDArray[np.bool_]) -> None:
         """Begin new episodes where the last one ended."""
@@ -116,9 +120,7 @@ class Cleaner:
 
     def _draw(self, begun: NDArray[np.bool_]) -> NDArray[np.int64]:
         """Goals for the robots whose episode has just begun, from where they are."""
-        seen = self.driver.observation
-        chosen = {name: values[begun] for name, values in seen.items()} if isinstance(seen, Mapping) else seen[begun]
-        return self.goals.draw(self.navigator, self.random, chosen)
+        return self.goals.draw(self.navigator, self.random, rows_of(self.driver.observation, begun))
 
 
 def cleanup(
@@ -146,6 +148,7 @@ def cleanup(
         episode_steps: steps after which a robot gets another goal.
         progress: show a progress bar.
     """
+    steps = whole("steps", steps, 0)
     before, navigator.clean = navigator.clean, True
     try:
         cleaner = Cleaner(navigator, env, seed=seed, options=options, goals=goals, episode_steps=episode_steps)

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from sgm.data import Experience
 from sgm.errors import InputError
+from sgm.memory.settings import whole
 from sgm.progress import progress_bar
 
+from .goals import count
 from .navigator import GOAL
 from .rollout import Driver, Env
 
@@ -38,16 +40,17 @@ def collect(
         steps: environment steps in all.
         behaviour: (n, ...) observations, as the environment gives them, to (n, ...) actions; None: random actions.
         hold: how many steps a random action is held: more cover more ground.
-        episode_steps: begin a new episode after so many steps; None: when the environment ends it.
+        episode_steps: begin a new episode after so many steps; None: when the environment ends it, as vector
+            environments that reset themselves and cannot be told to always do.
         key: the entry of Dict observations to keep.
         goal_key: the entry of Dict observations that says what is achieved, if there is one.
         seed: of the environment and of random actions.
         options: reset options.
         progress: show a progress bar.
     """
-    if steps < 1 or hold < 1:
-        raise InputError(f"steps is {steps!r} and hold {hold!r}: expected whole numbers, 1 or more")
-    record = _Record(Driver(env), key, goal_key)
+    steps, hold, seed = whole("steps", steps, 1), whole("hold", hold, 1), whole("seed", seed, 0)
+    episode_steps = None if episode_steps is None else whole("episode_steps", episode_steps, 1)
+    record = _Record(Driver(env, success=_nothing), key, goal_key)
     random, space = np.random.default_rng(seed), record.driver.env.single_action_space
     space.seed(int(random.integers(2**31)))
     record.begin(seeds=seed, options=options)
@@ -73,6 +76,11 @@ def collect(
     return record.experience()
 
 
+def _nothing(observation: Any, info: Any) -> NDArray[np.bool_]:
+    """Success does not matter here."""
+    return np.zeros(count(observation), np.bool_)
+
+
 class _Record:
     """The episodes under way and those that are over."""
 
@@ -89,7 +97,7 @@ class _Record:
         """Open new episodes with what is seen now; where the environment has yet to reset, that is seen later."""
         for row in np.flatnonzero(mask).tolist():
             self._close(row)
-            if not self.driver._over[row]:
+            if not self.driver.resetting[row]:
                 self._open[row] = _Episode(*self._entries(self.driver.observation, row))
 
     def step(self, actions: NDArray[Any], moving: NDArray[np.bool_], limit: int | None) -> NDArray[np.bool_]:

@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgm.errors import InputError
+from sgm.memory.settings import whole
 from sgm.progress import progress_bar
 
-from .navigator import FOLLOWING, LOST, NOWHERE, Navigator
+from .navigator import FOLLOWING, LOST, NOWHERE, Navigator, entry
 from .rollout import Driver, Env, Outcome
 from .trace import Trace
 
@@ -26,6 +27,7 @@ CUT_OFF = "start not connected to goal"
 STUCK = "waypoint not reached"
 TIME = "time"
 DIED = "simulator lost"
+LONGEST_DRAIN = 100_000  # steps without any episode that counts
 ENOUGH = 5  # episodes without any sign of success after which to ask what success is
 REASONS = (FAR, CUT_OFF, STUCK, TIME)
 
@@ -60,7 +62,7 @@ class PolicyAgent:
 
     def act_many(self, observations: Any, goals: Any, *, active: Bools | None = None) -> NDArray[Any]:
         """The policy's actions."""
-        now = observations[self.acts_on] if isinstance(observations, Mapping) else observations
+        now = entry(observations, self.acts_on, "acts_on")
         if not getattr(self.policy, "uses_previous", False):
             return np.asarray(self.policy(now, goals))
         before = np.array(now)
@@ -202,7 +204,8 @@ def evaluate(
             `desired_goal`.
         episodes: how many; None: one for each sub-environment, or for each task.
         seed: episode i begins with the seed `seed + i`, so that agents meet the same starts and goals whatever the
-            number of sub-environments; None: the environment goes on as it is.
+            number of sub-environments; None: the environment goes on as it is. A vector environment that resets itself
+            and cannot be told to is seeded once, with `seed`.
         tasks: starts and goals to give to the environment's reset.
         options: reset options, for example {"difficulty": 0.95}.
         success: what counts as success, see `Driver`; by default what `info` says, otherwise `terminated`.
@@ -243,12 +246,14 @@ def run_episodes(
     if not hasattr(agent, "act_many"):
         agent = PolicyAgent(agent)
     driver = Driver(env, success)
+    seed = None if seed is None else whole("seed", seed, 0)
+    max_steps = None if max_steps is None else whole("max_steps", max_steps, 1)
     if episodes is None:
         episodes = driver.num_envs if tasks is None else len(tasks.starts)
-    if episodes < 1 or (tasks is not None and episodes > len(tasks.starts)):
-        known = "1 or more" if tasks is None else f"1 to {len(tasks.starts)}, one for each task"
-        raise InputError(f"episodes is {episodes!r}: expected {known}")
-    run = _Run(agent, driver, int(episodes), None if tasks is not None else seed, tasks, dict(options or {}), max_steps)
+    episodes = whole("episodes", episodes, 1)
+    if tasks is not None and episodes > len(tasks.starts):
+        raise InputError(f"episodes is {episodes!r}: expected 1 to {len(tasks.starts)}, one for each task")
+    run = _Run(agent, driver, episodes, None if tasks is not None else seed, tasks, dict(options or {}), max_steps)
     with progress_bar(shown=progress, total=episodes, desc="evaluate", unit="episode", leave=False) as bar:
         while run.begin_free():
             bar.update(run.step(traces))
@@ -273,7 +278,8 @@ class _Run:
         self.seed, self.tasks, self.options, self.max_steps = seed, tasks, options, max_steps
         self.episode = np.full(driver.num_envs, NOWHERE)  # that each sub-environment runs
         self.draining = np.zeros(driver.num_envs, np.bool_)  # counted, and not yet ended by the environment
-        self.begun, self.seconds, self.terminated = 0, 0.0, False
+        self.begun, self.drained, self.seconds, self.terminated = 0, 0, 0.0, False
+        self.by_end = np.zeros(episodes, np.bool_)  # successes that only the end of the episode speaks for
         self.successes = np.zeros(episodes, np.bool_)
         self.steps, self.stuck_at = np.zeros(episodes, np.int64), np.full(episodes, NOWHERE)
         self.failures = np.full(episodes, "", f"U{max(map(len, (*REASONS, DIED)))}")
@@ -294,11 +300,13 @@ class _Run:
 
     def step(self, traces: int) -> int:
         """One step of every episode; how many of them ended."""
-        active, observation = self.episode != NOWHERE, self.driver.observation
-        begin = time.perf_counter()
-        actions = self.agent.act_many(observation, observation["desired_goal"], active=active)
-        self.seconds += time.perf_counter() - begin
-        self._trace(traces, observation)
+        active, observation = (self.episode != NOWHERE) & ~self.driver.resetting, self.driver.observation
+        actions: Any = ()
+        if active.any():
+            begin = time.perf_counter()
+            actions = self.agent.act_many(observation, observation["desired_goal"], active=active)
+            self.seconds += time.perf_counter() - begin
+            self._trace(traces, observation, active)
         outcome = self.driver.step(actions, active)
         self.steps[self.episode[outcome.taken]] += 1
         self.terminated |= bool(outcome.terminated.any())
@@ -310,12 +318,21 @@ class _Run:
         for row in np.flatnonzero(ended).tolist():
             self._end(row, outcome)
         if self.driver.begins_itself:
-            self.draining = (self.draining | ended) & ~(self.driver._over | over)
+            self.draining = (self.draining | ended) & ~self.driver.ended
+            self.drained = self.drained + 1 if not active.any() else 0
+            if self.drained > LONGEST_DRAIN:
+                raise InputError(
+                    f"an episode goes on {LONGEST_DRAIN:,} steps after it was counted, and this vector environment "
+                    "cannot be told to begin another one: give it a step limit, or autoreset mode DISABLED"
+                )
         self.episode[ended] = NOWHERE
         return int(ended.sum())
 
     def result(self) -> Evaluation:
         """What came of it."""
+        if self.driver.success_known:  # info tells of success, if only where there is one
+            wrong = self.successes & self.by_end
+            self.successes[wrong], self.failures[wrong] = False, TIME
         for number, trace in self.traces.items():
             trace.success = bool(self.successes[number])
         traces = [self.traces[number] for number in sorted(self.traces)]
@@ -324,7 +341,12 @@ class _Run:
 
     def warn(self) -> None:
         """Say so if nothing tells of success in this environment."""
-        told = self.terminated or self.driver.success_known or self.driver._success is not None
+        told = self.terminated or self.driver.success_known or callable(self.driver.success)
+        if isinstance(self.driver.success, str) and not self.driver.success_known:
+            raise InputError(
+                f"success is {self.driver.success!r}: info had no such entry in any step, only "
+                f"{', '.join(self.driver.info) or 'nothing'} in the last one"
+            )
         if self.total >= ENOUGH and not told:
             warnings.warn(
                 f"none of {self.total} episodes succeeded, and nothing tells whether one could: the environment "
@@ -347,20 +369,21 @@ class _Run:
     def _end(self, row: int, outcome: Outcome) -> None:
         number = self.episode[row]
         self.successes[number] = outcome.success[row]
+        self.by_end[number] = not self.driver.success_known and self.driver.success is None
         if outcome.lost[row]:
             self.failures[number] = DIED
         elif not outcome.success[row]:
             self.failures[number], self.stuck_at[number] = _reason(self.agent, row)
 
-    def _trace(self, traces: int, observation: Any) -> None:
+    def _trace(self, traces: int, observation: Any, active: Bools) -> None:
         """Add a step to the traces of the first episodes."""
         for row, number in enumerate(self.episode.tolist()):
-            if 0 <= number < traces:
+            if active[row] and 0 <= number < traces:
                 if number not in self.traces:
                     goal = self.tasks.goals[number] if self.tasks is not None else observation["desired_goal"][row]
                     self.traces[number] = Trace(goal)
                 where = self.driver.info.get("pose") if self.tasks is not None else None
-                seen = observation["observation"] if where is None else where
+                seen = observation[getattr(self.agent, "acts_on", "observation")] if where is None else where
                 self.traces[number].note(self.agent, row, int(self.steps[number]), seen[row])
 
 

@@ -13,6 +13,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from sgm.errors import InputError, StoreError
 from sgm.memory import SparseGraphicalMemory
 
@@ -50,9 +52,10 @@ def save(agent: Navigator, folder: Any) -> None:
         "networks": {name: _keep(network, folder / f"{name}.safetensors") for name, network in networks.items()},
         "look": agent.look is not None,
     }
+    text = json.dumps(content, indent=2, default=_plain) + "\n"
     agent.memory.save(folder / "memory.sgm")
     temporary = folder / f"agent.json.{os.getpid()}.new"
-    temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, folder / "agent.json")
 
 
@@ -97,7 +100,18 @@ def load(
         raise StoreError(f"{folder / 'agent.json'} does not describe an agent: {error}") from error
 
 
+def _plain(value: Any) -> Any:
+    """Numbers of NumPy as Python's own."""
+    if isinstance(value, np.generic):
+        return value.item()
+    raise InputError(f"{value!r} is a setting of this agent that cannot be kept: expected numbers and texts")
+
+
 def _part_facts(part: Any) -> dict[str, Any]:
+    if type(part) not in {kind for kinds in PARTS.values() for kind in kinds.values()}:
+        raise InputError(
+            f"{type(part).__name__} is a part of your own, which a folder cannot hold: save the memory alone"
+        )
     fields = {item.name: getattr(part, item.name) for item in dataclasses.fields(part) if item.init}
     # JSON has no infinity.
     plain = {name: str(value) if value == float("inf") else value for name, value in fields.items()}

@@ -23,7 +23,9 @@ LEAST = 1e-100  # worth that is not made less by claims, so that it does not van
 
 def count(observations: Any) -> int:
     """How many robots these observations, an array or a dict of arrays, are of."""
-    return len(next(iter(observations.values())) if isinstance(observations, Mapping) else observations)
+    while isinstance(observations, Mapping):
+        observations = next(iter(observations.values()))
+    return len(observations)
 
 
 class Goals(Protocol):

@@ -142,7 +142,7 @@ class BayesFilter(NearestNode):
 
     def forget(self, mask: Bools) -> None:
         """Know nothing for these episodes."""
-        self.beliefs[mask] = 1 / len(self._agent.memory)
+        self.beliefs[mask] = 1 / max(1, len(self._agent.memory))
 
     def see(self, observations: Any, active: Bools) -> None:
         """Take in what the robots see."""

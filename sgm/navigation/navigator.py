@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.errors import InputError
+from sgm.errors import EmptyMemory, InputError
 from sgm.memory import Distance, SparseGraphicalMemory
 
 from .arrive import ARRIVALS, TwoWay, WithinRadius, WithinSteps, calibrate
@@ -111,6 +111,11 @@ class Navigator:
             confident: steps within which the nearest node tells where the robot is.
             patience: steps after which it plans all the same.
         """
+        if not isinstance(memory, SparseGraphicalMemory) or not callable(controller):
+            raise InputError(
+                f"got {type(memory).__name__} and {type(controller).__name__}: expected a SparseGraphicalMemory and a "
+                "controller, a function from observations and targets to actions"
+            )
         if max_steps is not None and max_steps < 1:
             raise InputError(f"max_steps is {max_steps!r}: expected a number of steps, 1 or more")
         self.memory, self.controller, self.distance, self.look = memory, controller, distance, look
@@ -186,17 +191,18 @@ class Navigator:
             goal_nodes: (n,) node ids of the goals, if they are nodes of the memory: saves localising them.
             active: (n,) whose action matters; the others are left alone.
         """
-        by_name = isinstance(observations, Mapping)
-        self.acted_on = observations[self.acts_on] if by_name else observations
-        seen = observations[self.goal_key] if by_name and not isinstance(self.localiser, Odometry) else self.acted_on
+        self._refresh()
+        self.acted_on = entry(observations, self.acts_on, "acts_on")
+        looks = isinstance(self.localiser, Odometry)
+        seen = self.acted_on if looks else entry(observations, self.goal_key, "goal_key")
+        goals = np.asarray(goals)
+        if len(goals) != len(self.acted_on):
+            raise InputError(f"got {len(self.acted_on)} observations and {len(goals)} goals: expected as many of each")
         number = len(self.acted_on)
         if len(self.phase) != number:
             self.reset(number)
         active = np.ones(number, np.bool_) if active is None else active
         self.planned, self.blamed = [], []
-        if len(self.memory) != self._size:  # it has grown since
-            self._targets, self._size = self._node_targets(), len(self.memory)
-            self.localiser.refresh()
         nodes = None if goal_nodes is None else np.asarray(goal_nodes)
         if nodes is None:
             self._require_comparable(seen, goals)
@@ -214,15 +220,26 @@ class Navigator:
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
         """What the controller is sent to for (n,) nodes, in goal space."""
+        self._refresh()
         if self._targets is None:
             return self.memory.waypoints(nodes)
         return np.array(self._targets[np.asarray(nodes)])
 
     def locate(self, observations: Any) -> Ints:
         """The nodes, (n,), nearest to where these (n, ...) observations are made."""
-        if isinstance(observations, Mapping):
-            observations = observations[self.acts_on if isinstance(self.localiser, Odometry) else self.goal_key]
-        return self.localiser.nearest(observations)
+        self._refresh()
+        looks = isinstance(self.localiser, Odometry)
+        name = "acts_on" if looks else "goal_key"
+        return self.localiser.nearest(entry(observations, self.acts_on if looks else self.goal_key, name))
+
+    def _refresh(self) -> None:
+        """Take over what the memory has got since the last call."""
+        if not len(self.memory):
+            raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
+        if len(self.memory) != self._size:
+            self._targets, self._size = self._node_targets(), len(self.memory)
+            self.localiser.refresh()
+            self.arrival.bind(self)
 
     def path(self, episode: int) -> Ints:
         """The nodes of an episode's plan, from the first to the goal's; empty without one."""
@@ -364,8 +381,13 @@ class Navigator:
         targets, direct = self._positions(active) if isinstance(self.localiser, Odometry) else self._aims(goals, active)
         # Steps towards the goal say nothing about the edge to the waypoint.
         self.attempts[active & ~direct] += 1
-        chosen = self._call_controller(rows, targets)
-        actions = np.zeros((len(active), *np.shape(chosen)[1:]), np.asarray(chosen).dtype)
+        chosen = np.asarray(self._call_controller(rows, targets))
+        if chosen.ndim == 0 or len(chosen) != len(rows):
+            raise InputError(
+                f"the controller returned an array of shape {chosen.shape} for {len(rows)} observations: expected "
+                f"({len(rows)}, ...), an action for each"
+            )
+        actions = np.zeros((len(active), *chosen.shape[1:]), chosen.dtype)
         actions[rows] = chosen
         if self.turn is not None:
             actions[turning] = self.turn
@@ -419,7 +441,14 @@ class Navigator:
             return None
         if name not in self.memory.attributes:
             raise InputError(f"the memory has no attribute {name!r} to send the controller to")
-        return np.asarray(self.memory.attributes[name])
+        targets = np.asarray(self.memory.attributes[name])
+        missing = np.isnan(targets).reshape(len(targets), -1).any(axis=1) if targets.dtype.kind == "f" else np.zeros(0)
+        if missing.any():
+            raise InputError(
+                f"{int(missing.sum())} nodes have no {name!r}: extend the memory with an Experience, or with "
+                f"attributes={{{name!r}: ...}}, every time"
+            )
+        return targets
 
     # -- a folder ------------------------------------------------------------------------------------------------
 
@@ -435,6 +464,15 @@ class Navigator:
         from .folder import load
 
         return load(cls, folder, **given)
+
+
+def entry(observations: Any, name: str, argument: str) -> Any:
+    """An entry of Dict observations, as an array; other observations as they are."""
+    if not isinstance(observations, Mapping):
+        return np.asarray(observations)
+    if name not in observations:
+        raise InputError(f"{argument} is {name!r}: observations have {', '.join(observations)}")
+    return np.asarray(observations[name])
 
 
 def _part(name: str, given: Any, known: Mapping[str, Any]) -> Any:

@@ -73,18 +73,28 @@ class Driver:
         if not (success is None or isinstance(success, str) or callable(success)):
             raise InputError(f"success is {success!r}: expected None, the name of an entry of info, or a function")
         self.env: Any = env if isinstance(env, VectorEnv) else _Alone(env)
+        if isinstance(getattr(self.env, "single_observation_space", None), spaces.Tuple):
+            raise InputError("observations are tuples: expected arrays or a Dict; gymnasium's FlattenObservation helps")
         self.num_envs: int = self.env.num_envs
         self.mode = _mode(self.env)
         base = self.env.unwrapped
         self.idle_action = getattr(base, "idle_action", None)
         told = self.mode == AutoresetMode.DISABLED or isinstance(base, (SyncVectorEnv, AsyncVectorEnv))
+        if isinstance(base, AsyncVectorEnv) and not base.shared_memory and self.mode == AutoresetMode.NEXT_STEP:
+            told = False  # Gymnasium 1.4 resets such an environment a second time in the step after it was told to
         self.begins_itself = not (told or self.idle_action is not None)
         self.observation: Any = None
         self.info: Mapping[str, Any] = {}
+        self.success = success
         self.success_known = False  # an entry of info has said whether goals were reached
-        self._success = success
+        self.ended = np.zeros(self.num_envs, np.bool_)  # in the last step, whoever uses the sub-environment
         self._over = np.zeros(self.num_envs, np.bool_)  # ended, and not begun again
         self._filler = _neutral_action(self.env.single_action_space)
+
+    @property
+    def resetting(self) -> Bools:
+        """(n,) bool: whose next step is spent on a reset, and shows the end of the last episode until then."""
+        return self._over & (self.mode == AutoresetMode.NEXT_STEP)
 
     def begin(
         self,
@@ -99,6 +109,8 @@ class Driver:
             return
         if first and self.idle_action is None:  # all of them will be stepped, so all of them have to begin
             mask = None
+        if self.begins_itself and isinstance(seeds, (list, tuple)):
+            seeds = seeds[0]  # it is reset once, as a whole
         chosen = dict(options or {})
         if mask is not None:
             chosen["reset_mask"] = np.array(mask, np.bool_)
@@ -111,17 +123,20 @@ class Driver:
         if self.observation is None:
             raise InputError("no episode has begun: call begin first")
         self._revive(moving)
-        resetting = self._over & (self.mode == AutoresetMode.NEXT_STEP)
-        taken = moving & ~resetting
+        taken = moving & ~self.resetting
         observation, _, terminated, truncated, info = self.env.step(self._complete(actions, taken))
+        if not isinstance(info, Mapping):
+            raise InputError(f"info is a {type(info).__name__}: expected a dict of arrays; take off DictInfoToList")
         after = observation = _copied(observation)
-        ended = np.asarray(terminated | truncated, np.bool_)
-        if self.mode == AutoresetMode.SAME_STEP and ended.any():
-            after = _with_final(observation, ended, info)
+        self.ended = np.asarray(terminated | truncated, np.bool_)
+        if self.mode == AutoresetMode.SAME_STEP and self.ended.any():
+            after = _with_final(observation, self.ended, info)
             info = _final_info(info)
         self.observation, self.info = observation, info
-        self._over = ended & (self.mode != AutoresetMode.SAME_STEP)
-        lost = taken & np.asarray(info.get("lost", np.zeros(self.num_envs)), np.bool_)
+        self._over = self.ended & (self.mode != AutoresetMode.SAME_STEP)
+        lost = np.zeros(self.num_envs, np.bool_)
+        if self.idle_action is not None and "lost" in info:  # only environments of this package say so
+            lost = taken & np.asarray(info["lost"], np.bool_)
         success = taken & self._reached(after, terminated, info) & ~lost
         return Outcome(after, taken & terminated, taken & truncated, success, lost, info, taken)
 
@@ -134,29 +149,55 @@ class Driver:
             self.observation = _copied(observation)
             self._over[idle] = False
 
-    def _complete(self, actions: NDArray[Any], taken: Bools) -> Any:
-        """Actions with a harmless one where nothing is to be done."""
+    def _complete(self, actions: Any, taken: Bools) -> Any:
+        """Actions, checked, with a harmless one where nothing is to be done."""
+        actions = self._checked(np.asarray(actions), taken)
         if isinstance(self.env, _Alone):
             return actions if taken.all() else None
-        actions = np.asarray(actions)
         filler = self._filler if self.idle_action is None else self.idle_action
-        shape = (-1,) + (1,) * (actions.ndim - 1)
-        complete = np.where(taken.reshape(shape), actions, filler)
+        complete = np.where(taken.reshape((-1,) + (1,) * (actions.ndim - 1)), actions, filler)
+        return complete if self.idle_action is not None else complete.astype(actions.dtype)
+
+    def _checked(self, actions: NDArray[Any], taken: Bools) -> NDArray[Any]:
         space = self.env.single_action_space
-        integers = isinstance(space, (spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary))
-        return complete.astype(actions.dtype if integers else np.result_type(actions, np.float32))
+        shape = (self.num_envs, *(space.shape or ()))
+        box = isinstance(space, spaces.Box)
+        fits = actions.shape == shape and (actions.dtype.kind in "fiu" if box else actions.dtype.kind in "iub")
+        if not fits and taken.any():
+            raise InputError(
+                f"got actions of shape {actions.shape} and dtype {actions.dtype}: expected {shape}, one for each of "
+                f"{self.num_envs} sub-environments, in {space}"
+            )
+        if not fits:
+            actions = np.stack([self._filler] * self.num_envs)
+        # Environments of this package take actions of any precision, and results depend on it.
+        return actions if self.idle_action is not None else actions.astype(space.dtype)
 
     def _reached(self, observation: Any, terminated: Any, info: Mapping[str, Any]) -> Bools:
-        if callable(self._success):
-            return np.asarray(self._success(observation, info), np.bool_)
-        names = ("success", "is_success") if self._success is None else (self._success,)
-        for name in names:
+        """(n,) bool: what says that the goal is reached."""
+        if callable(self.success):
+            return self._flags("what success returned", self.success(observation, info))
+        for name in ("success", "is_success") if self.success is None else (self.success,):
             if name in info:
                 self.success_known = True
-                return np.asarray(info[name], np.bool_).reshape(self.num_envs)
-        if isinstance(self._success, str):
-            raise InputError(f"success is {self._success!r}: info has no such entry, only {', '.join(info) or 'none'}")
-        return np.asarray(terminated, np.bool_) & (not self.success_known)
+                return self._flags(f"info[{name!r}]", info[name])
+        by_end = self.success is None and not self.success_known
+        return np.asarray(terminated, np.bool_) & by_end
+
+    def _flags(self, what: str, given: Any) -> Bools:
+        values = np.asarray(given)
+        if values.dtype == np.object_ and all(isinstance(value, (bool, np.bool_)) for value in values.flat):
+            values = values.astype(np.bool_)
+        if (
+            values.size != self.num_envs
+            or values.ndim > 1
+            or values.dtype.kind not in "biuf"
+            or (values != values).any()
+        ):
+            raise InputError(
+                f"{what} is {given!r}: expected ({self.num_envs},) True or False, one for each sub-environment"
+            )
+        return values.reshape(self.num_envs).astype(np.bool_)
 
 
 class Steps(NamedTuple):
@@ -227,7 +268,9 @@ class _Alone(VectorEnv[Any, Any, Any]):
         own = {name: value for name, value in (options or {}).items() if name != "reset_mask"}
         seed = seed[0] if isinstance(seed, (list, tuple)) else seed
         observation, info = self.env.reset(seed=seed, options=own or None)
-        return _batched(observation), _batched_info(info)
+        going = np.zeros(1, np.bool_)
+        self._last = (_batched(observation), np.zeros(1), going, going, _batched_info(info))
+        return self._last[0], self._last[-1]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Take a step; None for no action repeats what there was."""
@@ -236,7 +279,7 @@ class _Alone(VectorEnv[Any, Any, Any]):
             discrete = isinstance(self.single_action_space, spaces.Discrete)
             observation, reward, terminated, truncated, info = self.env.step(int(action) if discrete else action)
             flags = np.array([terminated], np.bool_), np.array([truncated], np.bool_)
-            self._last = (_batched(observation), np.array([float(reward)]), *flags, _batched_info(info))
+            self._last = (_batched(observation), np.asarray(reward)[None], *flags, _batched_info(info))
         return self._last
 
     def close_extras(self, **_: Any) -> None:
@@ -267,6 +310,13 @@ def _copied(observation: Any) -> Any:
     return np.array(observation)
 
 
+def rows_of(observation: Any, rows: Any) -> Any:
+    """Some rows of a batch of observations."""
+    if isinstance(observation, Mapping):
+        return {name: rows_of(values, rows) for name, values in observation.items()}
+    return observation[rows]
+
+
 def _batched(observation: Any) -> Any:
     if isinstance(observation, Mapping):
         return {name: _batched(values) for name, values in observation.items()}
@@ -281,20 +331,32 @@ def _batched_info(info: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_final(observation: Any, ended: Bools, info: Mapping[str, Any]) -> Any:
     """Put the last observation of each ended episode back where a reset in the same step has overwritten it."""
-    restored = _copied(observation)
-    final = info["final_obs"]
+    if "final_obs" not in info:
+        raise InputError('the autoreset mode is SAME_STEP, but info has no "final_obs" when an episode ends')
+    restored, final = _copied(observation), info["final_obs"]
     for row in np.flatnonzero(ended).tolist():
-        if isinstance(restored, dict):
-            for name in restored:
-                restored[name][row] = final[name][row] if isinstance(final, Mapping) else final[row][name]
-        else:
-            restored[row] = final[row]
+        _put(
+            restored,
+            row,
+            {name: values[row] for name, values in final.items()} if isinstance(final, Mapping) else final[row],
+        )
     return restored
+
+
+def _put(batch: Any, row: int, one: Any) -> None:
+    """Write one observation into a row of a batch."""
+    if isinstance(batch, dict):
+        for name in batch:
+            _put(batch[name], row, one[name])
+    else:
+        batch[row] = one
 
 
 def _final_info(info: Mapping[str, Any]) -> dict[str, Any]:
     """The info of this step, with that of ended episodes in the place of the episodes that began in the same step."""
     final, merged = info.get("final_info"), dict(info)
+    if isinstance(final, np.ndarray) or (isinstance(final, Sequence) and not isinstance(final, str)):
+        final = _joined(final)
     if not isinstance(final, Mapping):
         return merged
     for name, values in final.items():
@@ -304,6 +366,21 @@ def _final_info(info: Mapping[str, Any]) -> dict[str, Any]:
         before = np.asarray(merged.get(name))
         merged[name] = np.where(_like(mask, values), values, before) if before.shape == values.shape else values
     return merged
+
+
+def _joined(infos: Any) -> dict[str, Any]:
+    """Infos of single episodes, None where there is none, as arrays over the batch with masks."""
+    known = {row: info for row, info in enumerate(infos) if isinstance(info, Mapping)}
+    joined: dict[str, Any] = {}
+    for name in dict.fromkeys(name for info in known.values() for name in info):
+        values = [np.asarray(info[name]) for info in known.values() if name in info]
+        if values[0].ndim or values[0].dtype.kind not in "biuf":
+            continue
+        joined[name], joined[f"_{name}"] = np.zeros(len(infos), values[0].dtype), np.zeros(len(infos), np.bool_)
+        for row, info in known.items():
+            if name in info:
+                joined[name][row], joined[f"_{name}"][row] = info[name], True
+    return joined
 
 
 def _like(mask: NDArray[Any], values: NDArray[Any]) -> NDArray[Any]:

@@ -79,3 +79,15 @@ def test_an_empty_or_missing_folder_says_so(tmp_path):
     (tmp_path / "agent.json").write_text("{")
     with pytest.raises(sgm.StoreError, match="is not JSON"):
         sgm.Navigator.load(tmp_path)
+
+
+def test_numbers_of_numpy_are_kept_and_parts_of_ones_own_are_refused(tmp_path):
+    agent, folder = saved(tmp_path, max_steps=np.int64(6), cutoff=np.float32(0.5))
+    again = sgm.Navigator.load(folder, controller=agent.controller, memory_distance=Line())
+    assert (again.max_steps, again.arrival.cutoff) == (6, 0.5)
+
+    class Mine(NearestPair):
+        pass
+
+    with pytest.raises(sgm.InputError, match="Mine is a part of your own"):
+        saved(tmp_path, router=Mine())

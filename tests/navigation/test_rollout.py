@@ -141,7 +141,7 @@ def test_success_may_be_said_by_a_function_or_a_name():
     goes_right = lambda observations, targets: np.full(len(observations), 7)  # noqa: E731
     assert sgm.evaluate(goes_right, environment("sync", success="none"), 6, success=halfway).successes.all()
     assert sgm.evaluate(controller("discrete"), environment("sync", success="info"), 6, success="is_success").rate == 1
-    with pytest.raises(sgm.InputError, match="no such entry"):
+    with pytest.raises(sgm.InputError, match="no such entry in any step"):
         sgm.evaluate(controller("discrete"), environment("sync"), 6, success="won")
 
 
@@ -153,14 +153,14 @@ def test_an_environment_that_never_tells_of_success_is_warned_about():
 class Native(VectorEnv):
     """A native vector environment that resets itself and knows no reset_mask."""
 
-    def __init__(self, mode, number=3):
-        self.inner = SyncVectorEnv([Walk] * number, autoreset_mode=mode)
+    def __init__(self, mode, number=3, **settings):
+        self.inner = SyncVectorEnv([lambda: Walk(**settings)] * number, autoreset_mode=mode)
         self.num_envs, self.metadata = number, {"autoreset_mode": mode}
         self.single_observation_space = self.inner.single_observation_space
         self.single_action_space, self.resets = self.inner.single_action_space, 0
 
     def reset(self, *, seed=None, options=None):
-        assert not options
+        assert not options and (seed is None or isinstance(seed, int))
         self.resets += 1
         return self.inner.reset(seed=seed)
 
@@ -177,6 +177,101 @@ def test_an_environment_that_resets_itself_is_never_reset_in_part(mode):
     assert sgm.cleanup(agent, env, 150, progress=False).arrived > 5
     data = sgm.collect(env, 90, progress=False)
     assert len(data) == 90 + data.number_of_episodes
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_nothing_is_planned_from_the_end_of_the_episode_before(mode):
+    memory = corridor()
+    agent = sgm.Navigator(memory, controller("discrete"), max_steps=3)
+    report = sgm.cleanup(agent, Native(mode, limit=7), 1_500, progress=False)
+    assert report.removed == 0 and report.arrived > 20
+
+
+@pytest.mark.parametrize("mode", [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP])
+def test_an_episode_that_is_counted_before_it_ends_is_waited_for(mode):
+    result = sgm.evaluate(controller("discrete"), Native(mode, success="info", limit=15), 7)
+    assert result.successes.all() and (result.steps < 15).all()
+    assert (sgm.evaluate(controller("discrete"), Native(mode, limit=9), 7, max_steps=1).steps == 1).all()
+
+
+def test_a_vector_without_shared_memory_is_not_told_to_begin():
+    env = AsyncVectorEnv([lambda: Walk(limit=5)] * 2, shared_memory=False, autoreset_mode=AutoresetMode.NEXT_STEP)
+    data = sgm.collect(env, 60, progress=False)
+    env.close()
+    assert all((np.abs(np.diff(episode.observations[:, 0])) <= 1).all() for episode in data)
+
+
+def test_a_goal_that_is_reached_at_once_in_the_only_environment():
+    memory = sgm.SparseGraphicalMemory(Line(), criterion="none", max_dist=1.5, keep_observations=True)
+    memory.extend(np.full((1, 1), 3.0, np.float32))
+    assert sgm.cleanup(sgm.Navigator(memory, controller("discrete")), Fixed(3, 9), 20, progress=False).arrived > 0
+
+
+class Rare(Walk):
+    """Says "success" only where there is one; ends without it, too."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, _ = super().step(action)
+        ends = terminated or self.elapsed >= 6
+        self.over = ends
+        return observation, reward, ends, truncated, {"success": True} if terminated else {}
+
+
+def test_an_end_is_no_success_where_info_tells_of_success():
+    result = sgm.evaluate(controller("discrete"), Rare(), 12, seed=0)
+    assert 0 < result.successes.sum() < 12
+    assert (result.steps[~result.successes] == 6).all()
+
+
+@pytest.mark.parametrize("said", ["no", float("nan"), [True, False], {"a": 1}])
+def test_success_that_is_no_truth_value_is_refused(said):
+    class Odd(Walk):
+        def step(self, action):
+            *rest, _ = super().step(action)
+            return *rest, {"success": said}
+
+    with pytest.raises(sgm.InputError, match="expected \\(1,\\) True or False"):
+        sgm.evaluate(controller("discrete"), Odd(), 1)
+    assert len(sgm.collect(Odd(), 5, progress=False)) >= 6
+
+
+def test_success_of_a_function_is_one_for_each():
+    with pytest.raises(sgm.InputError, match="one for each sub-environment"):
+        sgm.evaluate(controller("discrete"), environment("sync"), 3, success=lambda observation, info: True)
+
+
+@pytest.mark.parametrize(
+    "act",
+    [
+        lambda o, t: np.full(len(o) + 1, 6),
+        lambda o, t: np.full((len(o), 1), 6),
+        lambda o, t: np.full(len(o), 6.5),
+        lambda o, t: None,
+        lambda o, t: 6,
+    ],
+)
+def test_actions_that_do_not_fit_are_refused(act):
+    with pytest.raises(sgm.InputError, match="expected"):
+        sgm.evaluate(act, environment("sync"), 3)
+    with pytest.raises(sgm.InputError, match="expected"):
+        sgm.evaluate(sgm.Navigator(corridor(), act), environment("sync"), 3)
+
+
+def test_tuples_lists_and_missing_entries_are_named():
+    with pytest.raises(sgm.InputError, match="tuples"):
+        sgm.collect(gymnasium.make_vec("Blackjack-v1", 2, vectorization_mode="sync"), 5)
+    with pytest.raises(sgm.InputError, match="acts_on is 'camera': observations have observation"):
+        sgm.evaluate(sgm.Navigator(corridor(), controller("discrete"), acts_on="camera"), Walk(), 1)
+    agent = sgm.Navigator(corridor(), controller("discrete"))
+    assert agent.act_many([[1.0], [2.0]], [[9.0], [9.0]]).tolist() == [7, 7]
+    with pytest.raises(sgm.InputError, match="2 observations and 3 goals"):
+        agent.act_many([[1.0], [2.0]], [[9.0]] * 3)
+    with pytest.raises(sgm.InputError, match="expected a SparseGraphicalMemory"):
+        sgm.Navigator(None, controller("discrete"))
+    with pytest.raises(sgm.EmptyMemory):
+        sgm.Navigator(sgm.SparseGraphicalMemory(Line()), controller("discrete"), router="ranked").act([1.0], [2.0])
+    with pytest.raises(sgm.InputError, match="episodes is 2.5"):
+        sgm.evaluate(agent, Walk(), 2.5)
 
 
 # Collecting
@@ -282,3 +377,15 @@ def test_a_memory_may_grow_while_it_is_used(localiser):
     memory.extend(rest, attributes={"achieved_goal": rest})
     assert sgm.evaluate(agent, Fixed(2, 11), 1).successes.all()
     assert agent.goal_node[0] == 11
+    memory.extend(np.full((1, 1), 20.0, np.float32))
+    with pytest.raises(sgm.InputError, match="1 nodes have no 'achieved_goal'"):
+        agent.locate([[3.0]])
+
+
+def test_cleanup_of_a_memory_that_has_grown():
+    memory = sgm.SparseGraphicalMemory(Line(), criterion="none", max_dist=1.5)
+    places = np.arange(LENGTH, dtype=np.float32)[:, None]
+    memory.extend(places[:3], attributes={"achieved_goal": places[:3]})
+    agent = sgm.Navigator(memory, controller("discrete"))
+    memory.extend(places[3:], attributes={"achieved_goal": places[3:]})
+    assert sgm.cleanup(agent, environment("sync"), 200, goals="active", progress=False).arrived > 0
