@@ -42,9 +42,11 @@ def main() -> None:
             chosen = dataclasses.replace(settings, robots=robots, workers=workers)
             piece = Piece(BENCHMARK, chosen, {"layout": 0, "seed": 0}, Path(folder), progress=False)
             piece.folder.mkdir(parents=True, exist_ok=True)
+            built = Path(folder) / "built.sgm"
             if (robots, workers) == (1, 1):
                 _networks(report, piece)
-            navigator = piece.make_agent("both", piece.build("both"), clean=True)
+                piece.build("both").save(built)
+            navigator = piece.make_agent("both", piece.load(built), clean=True)
             piece.env.max_episode_steps = None
             cleaner = Cleaner(navigator, piece.env, seed=2, options={"goals": None}, episode_steps=CLEANUP_EPISODE)
             with one_thread():

@@ -22,11 +22,10 @@ from sgm.cli import main
 DATA = Path(__file__).parents[1] / "data" / "golden"
 _POINT = "--iterations 100 --episodes 20 --buffer-size 400 --cleanup-steps 3000 --checkpoints 1000 --agents 20"
 _DOOM = "--pretrained --quick --methods random controller sptm dense sptm+sgm ours ours-random-goals"
-_SAFETY = (
-    "--pretrained --quick --workers 1 --methods consptm uniform perceptual incoming outgoing two-way both "
-    "--policies first-failure second-failure belief guarded"
-)
-COMMANDS = {"point": _POINT, "doom": _DOOM, "safety": _SAFETY}
+_SAFETY = "--pretrained --quick --workers 1"
+_CRITERIA = "--methods consptm uniform perceptual incoming outgoing two-way both --policies first-failure"
+_POLICIES = "--methods two-way --policies second-failure belief guarded"
+COMMANDS = {"point": [_POINT], "doom": [_DOOM], "safety": [f"{_SAFETY} {_CRITERIA}", f"{_SAFETY} {_POLICIES}"]}
 _CLOCK = ("seconds_per_action", "cleanup_seconds")
 
 
@@ -35,7 +34,8 @@ def run(name: str, out: Path) -> dict[str, Any]:
     if name == "point":  # thirty thousand iterations of training are too long for a test
         (out / "seed0").mkdir(parents=True)
         shutil.copy(DATA / "point.safetensors", out / "seed0" / "weights.safetensors")
-    assert main(["run", name, *COMMANDS[name].split(), "--no-progress", "--out", str(out)]) == 0
+    for command in COMMANDS[name]:
+        assert main(["run", name, *command.split(), "--no-progress", "--out", str(out)]) == 0
     rows = json.loads((out / "results.json").read_text())["rows"]
     memories = sorted(out.rglob("memory.sgm"))
     removed = {
@@ -68,7 +68,7 @@ def record() -> None:
         with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = run(name, Path(folder) / name)
-        content = {"command": COMMANDS[name], "arithmetic": arithmetic(), **found}
+        content = {"commands": COMMANDS[name], "arithmetic": arithmetic(), **found}
         (DATA / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -27,7 +27,7 @@ def test_short_runs_come_out_as_recorded(name, tmp_path):
     expected = json.loads((golden.DATA / f"{name}.json").read_text())
     if expected["arithmetic"] != golden.arithmetic():
         pytest.skip("this machine rounds differently from the one that the rows were recorded on")
-    assert expected["command"] == golden.COMMANDS[name]
+    assert expected["commands"] == golden.COMMANDS[name]
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*nodes", category=UserWarning)  # so few jump over the target
         found = json.loads(json.dumps(golden.run(name, tmp_path / name)))
