@@ -165,3 +165,24 @@ def test_help_loads_no_benchmark():
     probe = "import sys, sgm.cli; sgm.cli._parser(['info']); print('sgm.benchmarks.base' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_benchmark_whose_extra_is_missing_hides_no_other_one(tmp_path):
+    code = (
+        "import sys\n"
+        "sys.modules.update(dict.fromkeys(['mujoco', 'OpenGL', 'threadpoolctl', 'vizdoom', 'cv2', 'stable_baselines3']))\n"
+        "from sgm.cli import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+
+    def run(*arguments):
+        command = [sys.executable, "-c", code, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+
+    for name in ("point", "doom", "safety"):
+        helped = run("run", name, "--help")
+        assert helped.returncode == 0 and "--seeds" in helped.stdout, helped.stderr
+    for name, module in (("safety", "mujoco"), ("doom", "vizdoom")):
+        refused = run("run", name, "--quick", "--out", "out")
+        assert refused.returncode == 2 and f"needs {module}" in refused.stderr
+        assert refused.stderr.count("\n") == 1 and not (tmp_path / "out").exists()

@@ -14,7 +14,6 @@ import sgm
 from sgm.benchmarks.base import Benchmark, Method, Piece, Row
 from sgm.benchmarks.results import read_arrays, read_choice, read_quality, write_arrays, write_json
 from sgm.benchmarks.seeds import Purpose
-from sgm.envs.safety.env import SafetyRoomsVectorEnv, Tasks
 from sgm.envs.safety.layouts import generate
 from sgm.navigation import agents
 
@@ -37,6 +36,8 @@ CLEANUP_EPISODE = 300
 
 def make_env(piece: Piece) -> Any:
     """The robots; what they see is drawn only when it is asked for."""
+    from sgm.envs.safety.env import SafetyRoomsVectorEnv
+
     settings = piece.settings
     return SafetyRoomsVectorEnv(
         settings.robots,
@@ -45,6 +46,13 @@ def make_env(piece: Piece) -> Any:
         pictures=False,
         max_episode_steps=settings.episode_steps,
     )
+
+
+def draw_tasks(piece: Piece) -> Any:
+    """Starts and goals far from each other, each layout and seed its own."""
+    from sgm.envs.safety.env import Tasks
+
+    return Tasks.draw(piece.world, piece.settings.tasks, piece.seed_for(Purpose.TASKS))
 
 
 def make_buffer(piece: Piece) -> dict[str, NDArray[Any]]:
@@ -140,7 +148,7 @@ BENCHMARK = Benchmark(
     env=make_env,
     cleanup_reset={"goals": None},
     cleanup_episode=CLEANUP_EPISODE,
-    tasks=lambda piece: Tasks.draw(piece.world, piece.settings.tasks, piece.seed_for(Purpose.TASKS)),
+    tasks=draw_tasks,
     explore=lambda piece: explore(piece, Purpose.EXPLORATION),
     learn=learn,
     buffer=make_buffer,

@@ -14,7 +14,6 @@ from sgm.benchmarks.engine import rollout
 from sgm.benchmarks.map_plots import main_cut
 from sgm.benchmarks.results import read_arrays, read_choice, write_arrays, write_json
 from sgm.benchmarks.seeds import Purpose
-from sgm.envs.safety.env import Tasks
 from sgm.envs.safety.layouts import Layout
 from sgm.memory.criteria import within
 from sgm.memory.settings import Settings
@@ -194,6 +193,8 @@ def _check(piece: Piece, name: str) -> Check | None:
 
 def _episode(piece: Piece, method: str) -> dict[str, Any]:
     """Episodes of an agent that cleans as it goes, by the paper's rule; the one that shows best what a detour is."""
+    from sgm.envs.safety.env import Tasks
+
     memory, layout = _built(piece, method), piece.world
     tasks = Tasks.draw(layout, piece.settings.robots, piece.seed_for(Purpose.EPISODE))
     agent = piece.make_agent(method, memory, clean=True)

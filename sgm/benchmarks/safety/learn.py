@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from sgm.benchmarks.base import Piece
 from sgm.benchmarks.networks import by_recall, judge_once, load_networks, shipped, train_once
 from sgm.benchmarks.seeds import Purpose
-from sgm.envs.safety import env
 
 from .ground_truth import FALSE
+
+if TYPE_CHECKING:
+    from sgm.envs.safety.env import Rollouts
 
 HELD_OUT = 10  # rollouts the distance is judged on
 NEAR, HEADING = 0.5, 45.0  # metres and degrees within which a pair is near
@@ -40,8 +42,10 @@ def learn(piece: Piece) -> Networks:
     return found
 
 
-def explore(piece: Piece, purpose: Purpose, most: int | None = None) -> env.Rollouts:
+def explore(piece: Piece, purpose: Purpose, most: int | None = None) -> Rollouts:
     """Random exploration of as many episodes as the settings say, or `most`."""
+    from sgm.envs.safety import env
+
     episodes, steps = piece.settings.rollouts, piece.settings.rollout_steps
     episodes = episodes if most is None else min(most, episodes)
     piece.say(f"exploring, {episodes} × {steps:,} random steps")
@@ -84,7 +88,7 @@ def _config(kind: Any, iterations: int | None) -> Any:
     return kind() if iterations is None else kind(iterations=iterations)
 
 
-def judge(found: Networks, held: env.Rollouts) -> dict[str, Any]:
+def judge(found: Networks, held: Rollouts) -> dict[str, Any]:
     """How good the distance is, on rollouts that it was not trained on."""
     from sgm.distances.precision import evaluate_distance
 
