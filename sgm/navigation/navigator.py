@@ -377,8 +377,9 @@ class Navigator:
 
     def _act(self, goals: Any, active: Bools, turning: Bools) -> NDArray[Any]:
         """Send each robot to its waypoint or goal."""
-        rows = np.flatnonzero(active)
         targets, direct = self._positions(active) if isinstance(self.localiser, Odometry) else self._aims(goals, active)
+        # By odometry all robots are asked for an action: a network may round differently in smaller batches.
+        rows = np.arange(len(active)) if isinstance(self.localiser, Odometry) else np.flatnonzero(active)
         # Steps towards the goal say nothing about the edge to the waypoint.
         self.attempts[active & ~direct] += 1
         chosen = np.asarray(self._call_controller(rows, targets))
@@ -391,7 +392,7 @@ class Navigator:
         actions[rows] = chosen
         if self.turn is not None:
             actions[turning] = self.turn
-        self._new[rows] = False
+        self._new[active] = False
         return actions
 
     def _call_controller(self, rows: Ints, targets: NDArray[Any]) -> Any:
