@@ -36,7 +36,7 @@ class TwoWay:
         """(m,) rows of the batch and (m, a) nodes to (m, a) bool."""
         vectors = self._agent.localiser.vectors(rows)
         columns = [self._agent.memory.reached(vectors, column, self.limit, embedded=True) for column in nodes.T]
-        return np.stack(columns, axis=1)
+        return columns[0][:, None] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
 @dataclasses.dataclass
@@ -60,7 +60,8 @@ class WithinSteps:
         if localiser.every_step or self._agent.distance is not None:
             return np.take_along_axis(localiser.to_nodes(rows), nodes, axis=1) < self.limit
         vectors = localiser.vectors(rows)
-        return np.stack([self._agent.memory.steps_to(vectors, column) < self.limit for column in nodes.T], axis=1)
+        columns = [self._agent.memory.steps_to(vectors, column) < self.limit for column in nodes.T]
+        return columns[0][:, None] if len(columns) == 1 else np.stack(columns, axis=1)
 
 
 @dataclasses.dataclass

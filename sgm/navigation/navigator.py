@@ -136,6 +136,7 @@ class Navigator:
         self.max_steps = max(1, round(3 * memory.settings.max_dist + limit)) if max_steps is None else max_steps
         self._targets, self._size = self._node_targets(), len(memory)
         self.acted_on: Any = None
+        self._shapes: Any = None  # of observations and goals that are known to be comparable
         self.phase = np.empty(0, np.int64)
         self.reset(0)
 
@@ -204,8 +205,9 @@ class Navigator:
         active = np.ones(number, np.bool_) if active is None else active
         self.planned, self.blamed = [], []
         nodes = None if goal_nodes is None else np.asarray(goal_nodes)
-        if nodes is None:
+        if nodes is None and self._shapes != (seen.shape, goals.shape):
             self._require_comparable(seen, goals)
+            self._shapes = (seen.shape, goals.shape)
         self._notice_new_goals(goals if nodes is None else nodes, active)
         self.localiser.see(seen, active)
         self.router.visit(active)
@@ -260,7 +262,8 @@ class Navigator:
 
     def _notice_new_goals(self, goals: Any, active: Bools) -> None:
         """Plan anew where the goal is not the one of the last step."""
-        goals = np.asarray(goals)
+        if self._goals is not None and np.array_equal(self._goals, goals):
+            return
         if self._goals is not None and self._goals.shape == goals.shape:
             unlike = (self._goals != goals) & ~((self._goals != self._goals) & (goals != goals))  # NaN is like NaN
             changed = unlike.reshape(len(goals), -1).any(axis=1) & active & ~self._new
@@ -321,9 +324,10 @@ class Navigator:
         if not len(rows):
             return
         hits = self.arrival(rows, self.router.coming(rows))
-        rows, hits = rows[hits.any(axis=1)], hits[hits.any(axis=1)]
-        if not len(rows):
+        arrived = hits.any(axis=1)
+        if not arrived.any():
             return
+        rows, hits = rows[arrived], hits[arrived]
         passed, worked, last = np.ones(len(rows), np.int64), list[tuple[int, int]](), np.zeros(len(rows), np.bool_)
         for number, episode in enumerate(rows.tolist()):
             path, first = self._rest_of_path(episode)
@@ -388,8 +392,10 @@ class Navigator:
                 f"the controller returned an array of shape {chosen.shape} for {len(rows)} observations: expected "
                 f"({len(rows)}, ...), an action for each"
             )
-        actions = np.zeros((len(active), *chosen.shape[1:]), chosen.dtype)
-        actions[rows] = chosen
+        actions = chosen
+        if len(rows) < len(active):
+            actions = np.zeros((len(active), *chosen.shape[1:]), chosen.dtype)
+            actions[rows] = chosen
         if self.turn is not None:
             actions[turning] = self.turn
         self._new[active] = False
