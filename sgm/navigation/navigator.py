@@ -223,9 +223,10 @@ class Navigator:
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
         """What the controller is sent to for (n,) nodes, in goal space."""
         self._refresh()
-        if self._targets is None:
-            return self.memory.waypoints(nodes)
-        return np.array(self._targets[np.asarray(nodes)])
+        return self._seen_at(np.asarray(nodes))
+
+    def _seen_at(self, nodes: Ints) -> NDArray[Any]:
+        return self.memory.waypoints(nodes) if self._targets is None else self._targets[nodes].copy()
 
     def locate(self, observations: Any) -> Ints:
         """The nodes, (n,), nearest to where these (n, ...) observations are made."""
@@ -236,10 +237,11 @@ class Navigator:
 
     def _refresh(self) -> None:
         """Take over what the memory has got since the last call."""
-        if not len(self.memory):
+        size = len(self.memory)
+        if not size:
             raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
-        if len(self.memory) != self._size:
-            self._targets, self._size = self._node_targets(), len(self.memory)
+        if size != self._size:
+            self._targets, self._size = self._node_targets(), size
             self.localiser.refresh()
             self.arrival.bind(self)
 
@@ -262,10 +264,11 @@ class Navigator:
 
     def _notice_new_goals(self, goals: Any, active: Bools) -> None:
         """Plan anew where the goal is not the one of the last step."""
-        if self._goals is not None and np.array_equal(self._goals, goals):
-            return
         if self._goals is not None and self._goals.shape == goals.shape:
-            unlike = (self._goals != goals) & ~((self._goals != self._goals) & (goals != goals))  # NaN is like NaN
+            unlike = self._goals != goals
+            if not unlike.any():
+                return
+            unlike &= ~((self._goals != self._goals) & (goals != goals))  # NaN is like NaN
             changed = unlike.reshape(len(goals), -1).any(axis=1) & active & ~self._new
             if changed.any():
                 self._forget(changed)
@@ -305,7 +308,7 @@ class Navigator:
 
     def _plan(self, fresh: Bools, goals: Any, goal_nodes: Ints | None) -> None:
         """Localise and plan where that is due."""
-        rows = np.flatnonzero(fresh)
+        rows = fresh.nonzero()[0]
         if not len(rows):
             return
         self.passed_over[rows] = False
@@ -320,7 +323,7 @@ class Navigator:
 
     def _advance(self, following: Bools) -> None:
         """Go on to the next waypoint where this one, or one behind it, is reached."""
-        rows = np.flatnonzero(following)
+        rows = following.nonzero()[0]
         if not len(rows):
             return
         hits = self.arrival(rows, self.router.coming(rows))
@@ -383,7 +386,7 @@ class Navigator:
         """Send each robot to its waypoint or goal."""
         targets, direct = self._positions(active) if isinstance(self.localiser, Odometry) else self._aims(goals, active)
         # By odometry all robots are asked for an action: a network may round differently in smaller batches.
-        rows = np.arange(len(active)) if isinstance(self.localiser, Odometry) else np.flatnonzero(active)
+        rows = np.arange(len(active)) if isinstance(self.localiser, Odometry) else active.nonzero()[0]
         # Steps towards the goal say nothing about the edge to the waypoint.
         self.attempts[active & ~direct] += 1
         chosen = np.asarray(self._call_controller(rows, targets))
@@ -413,7 +416,7 @@ class Navigator:
 
     def _aims(self, goals: Any, active: Bools) -> tuple[NDArray[Any], Bools]:
         """(n, ...) what each robot is sent to now, and which of them hop straight to the goal."""
-        chosen = np.flatnonzero(active & (self.phase == FOLLOWING))
+        chosen = (active & (self.phase == FOLLOWING)).nonzero()[0]
         direct = np.zeros(len(active), np.bool_)
         if self.hopping and len(chosen):
             embed = getattr(self.memory.distance, "embed_goal", self.memory.embed)
@@ -422,7 +425,7 @@ class Navigator:
             near = steps < self.memory.settings.max_dist
             direct[chosen[near]] = True
             chosen = chosen[~near]
-        waypoints = self.waypoints(self.waypoint[chosen])
+        waypoints = self._seen_at(self.waypoint[chosen])
         if waypoints.shape[1:] != np.shape(goals)[1:]:
             raise InputError(
                 f"waypoints have shape {waypoints.shape[1:]} and goals {np.shape(goals)[1:]}, but the controller takes "
