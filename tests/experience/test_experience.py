@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -101,6 +103,23 @@ def test_episodes_of_any_length_become_experience():
 def test_wrong_episodes_are_named(arguments, reason):
     with pytest.raises(sgm.InputError, match=reason):
         from_episodes(*arguments)
+
+
+MISSING = {
+    "PIL": ("images", lambda folder: sgm.data.from_images(folder)),
+    "minari": ("minari", lambda folder: sgm.data.from_minari("corridor/random-v0")),
+    "ogbench": ("ogbench", lambda folder: sgm.data.from_ogbench("pointmaze-medium-stitch-v0", folder)),
+}
+
+
+@pytest.mark.parametrize("library", MISSING)
+def test_a_missing_library_names_the_extra(library, tmp_path, monkeypatch):
+    extra, source = MISSING[library]
+    for name in [name for name in sys.modules if name.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(sgm.SGMError, match=rf"needs {library}.*sparse-graphical-memory\[{extra}\]"):
+        source(tmp_path)
 
 
 class Euclid:
