@@ -1,13 +1,14 @@
 """A distance by the QRL objective: observations are pushed as far apart as the steps between them allow.
 
-The objective is that of Wang, Torralba, Isola and Zhang (2023). The mean distance of random pairs is made as great as possible, while an observation is at most as many steps from the
-next one of its episode as passed between them. A quasimetric that does both is the number of steps of the shortest way,
-in environments where what happens is certain. Nothing here learns from how long a walk took, so ways are stitched
+The objective is that of Wang, Torralba, Isola and Zhang (2023, Optimal Goal-Reaching Reinforcement Learning via
+Quasimetric Learning). The mean distance of random pairs is made as great as possible, while an observation is at most as
+many steps from the next one of its episode as passed between them. A quasimetric that does both is the number of steps
+of the shortest way, where actions have certain outcomes. How long a walk took is never learned, so ways are stitched
 together from many episodes.
 
-Deviations from the paper: MRN in place of IQE by default, whose tables are much faster; random Fourier waves of vectors;
-the constraint holds for steps of up to `reach`, not one alone, which is the same quasimetric and is found sooner; there
-is no model of the dynamics, because only the distance is needed.
+Deviations from the paper: MRN in place of IQE by default, because its tables are faster; random Fourier waves of
+vectors; the constraint holds for pairs of up to `reach` steps, not of one alone, which the triangle inequality implies
+anyway and which is learned sooner; there is no model of the dynamics, because only the distance is needed.
 """
 
 from __future__ import annotations
