@@ -23,14 +23,13 @@ from sgm.learning.encoders import digest
 from sgm.learning.loop import load_network, save_network
 from sgm.learning.pairs import Ints, Rows, as_rows, hold_out, settle
 
-from .calibration import level_by_lag, noise_of, rising_curve, rising_steps
+from .calibration import QUANTILE, kept_noise, level_by_lag, noise_of, rising_curve, rising_steps
 from .heads import make_head
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Floats = NDArray[np.float32]
-QUANTILE = 0.9  # of the network's distances at a lag, which counts as that many steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,16 +142,19 @@ class EmbeddedDistance(Embedded):
 
     def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
         """Write a safetensors file; `facts` say how it was made."""
-        noise = np.array([self.noise], np.float32)
-        calibration = {"lags": self.lags, "levels": self.levels, "noise": noise}
+        calibration = {"lags": self.lags, "levels": self.levels, **kept_noise(self.noise)}
         save_network(path, self.file_format, self.network, self.size, self.config, facts, calibration=calibration)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote; StoreError if the file is anything else."""
-        names = ("lags", "levels", "noise")
         network, size, config, (lags, levels, noise) = load_network(
-            path, cls.file_format, cls.config_type, cls.network_type, calibration=names
+            path,
+            cls.file_format,
+            cls.config_type,
+            cls.network_type,
+            calibration=("lags", "levels"),
+            optional=("noise",),
         )
         distance = cls(network, size, config)
         distance.lags, distance.levels, distance.noise = lags, levels, float(noise[0])

@@ -1,10 +1,10 @@
 """A distance by the QRL objective: observations are pushed as far apart as the steps between them allow.
 
 The objective is that of Wang, Torralba, Isola and Zhang (2023, Optimal Goal-Reaching Reinforcement Learning via
-Quasimetric Learning). The mean distance of random pairs is made as great as possible, while an observation is at most as
-many steps from the next one of its episode as passed between them. A quasimetric that does both is the number of steps
-of the shortest way, where actions have certain outcomes. How long a walk took is never learned, so ways are stitched
-together from many episodes.
+Quasimetric Learning). The mean distance of random pairs is made as great as possible, while an observation is at most
+as many steps from the next one of its episode as passed between them. A quasimetric that does both is the number of
+steps of the shortest way, where actions have certain outcomes. How long a walk took is never learned, so ways are
+stitched together from many episodes.
 
 Deviations from the paper: MRN in place of IQE by default, because its tables are faster; random Fourier waves of
 vectors; the constraint holds for pairs of up to `reach` steps, not of one alone, which the triangle inequality implies
