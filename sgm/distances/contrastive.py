@@ -170,7 +170,7 @@ class ContrastiveDistance:
             first, second = rows.apart(lag)
             if len(first):
                 chosen = random.choice(len(first), samples // 4)
-                medians[lag] = np.median(self._cosines(rows, first[chosen], second[chosen]))
+                medians[lag] = float(np.median(self._cosines(rows, first[chosen], second[chosen])))
         every = np.interp(np.arange(1, 1 + max(medians)), [*medians], [*medians.values()])  # thinned: some are missing
         self.lags, self.cosines = falling_curve(1.0, every.astype(np.float32))
         first, second = held_out.apart(int(held_out.gaps.min()))

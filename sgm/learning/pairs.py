@@ -166,7 +166,7 @@ def episodes_of_one_length(data: Experience, least: int = 2) -> Experience:
     candidates = np.unique(lengths[lengths >= least])
     if not len(candidates):
         raise InputError(
-            f"no episode has {least} observations or more, one step apart: collect longer episodes, and do not thin them"
+            f"no episode has {least} observations or more, one step apart: collect longer episodes, do not thin them"
         )
     length = int(max(candidates, key=lambda size: size * (lengths // size).sum()))
     rows = [np.arange(part.start, part.stop - length + 1, length) for part in parts]
