@@ -5,16 +5,16 @@ from typing import Any
 
 from .table import TableDistance
 
-LEARNED = ("bilinear", "contrastive", "quasimetric", "regression", "sorb", "sptm", "window")
+LEARNED = ("bilinear", "contrastive", "quasimetric", "regression", "sb3", "sorb", "sptm", "window")
 
-__all__ = ["LEARNED", "TableDistance", "distance_quality"]
+_FUNCTIONS = {"distance_quality": "quality", "from_sb3": "sb3"}  # and where they are
+
+__all__ = ["LEARNED", "TableDistance", "distance_quality", "from_sb3"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "distance_quality":
-        from .quality import distance_quality
-
-        return distance_quality
+    if name in _FUNCTIONS:
+        return getattr(importlib.import_module(f"{__name__}.{_FUNCTIONS[name]}"), name)
     if name in LEARNED:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
