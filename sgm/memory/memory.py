@@ -295,13 +295,15 @@ class SparseGraphicalMemory:
                 the distance says of single steps (attribute "one_step"), which an agent's cutoff is calibrated by.
             episode: a whole number, or (n,) of them: consecutive observations of one episode are joined by edges of
                 weight 1 after merging. An episode may go on in the next call. None: no such edges. Left out: the
-                episodes of the Experience, which end with it; none for plain observations.
+                episodes of the Experience, which end with it; none for plain observations. Between observations of an
+                Experience that are several steps apart, as in `data[::5]`, the edge weighs these steps; where they are
+                more than 255, there is none.
             attributes: (n, ...) numbers by name, one for each observation; a node has those of the observation that it
                 keeps.
             block: how many observations are decided at once; the result does not depend on it.
             progress: show a progress bar.
         """
-        observations, episode, attributes, whole_episodes = unpack(observations, episode, attributes)
+        observations, episode, attributes, whole_episodes, steps = unpack(observations, episode, attributes)
         total = count(observations)
         episodes = as_episodes(episode, total)
         given = checked_batch(attributes, total, self._nodes)
@@ -316,7 +318,7 @@ class SparseGraphicalMemory:
         with progress_bar(shown=progress, total=total, desc="build", unit="obs") as bar:
             try:
                 report = self._builder.extend(
-                    self.distance, self._features, observations, episodes, given, block, undo, bar
+                    self.distance, self._features, observations, episodes, given, block, undo, bar, steps
                 )
                 if self._store:
                     self._store.write_batch(self._builder, undo, self._meta())
@@ -633,8 +635,9 @@ class SparseGraphicalMemory:
             raise InputError(f"event is {shortened(event)}: expected a number from {log.folded} to {last}{older}")
         size = log.size_at(event) or self._builder.size
         nodes, graph = self._nodes.first(size.nodes, size.observations), self._graph.first(size.nodes, size.edges)
-        walked = log.walked_since(event)
-        graph.set_temporal(walked[walked < size.edges], False)
+        walked, steps = log.walked_since(event)
+        there = walked < size.edges
+        graph.set_temporal(walked[there], steps[there].astype(np.uint8))
         past = log.until(event)
         graph.evidence, records = past.replayed()
         memory = SparseGraphicalMemory.__new__(SparseGraphicalMemory)
