@@ -28,8 +28,8 @@ CUT_OFF = "start not connected to goal"
 STUCK = "waypoint not reached"
 TIME = "time"
 DIED = "simulator lost"
+ENOUGH = 3  # episodes without any sign of success after which to ask what success is
 LONGEST_DRAIN = 100_000  # steps without any episode that counts
-ENOUGH = 5  # episodes without any sign of success after which to ask what success is
 REASONS = (FAR, CUT_OFF, STUCK, TIME)
 RARE = (FAR_GOAL, DIED)  # reported only where there are any
 
@@ -432,11 +432,11 @@ def _reason(agent: Agent, row: int) -> tuple[str, int]:
     """Why an episode failed, and the waypoint that was not reached, if that is why."""
     if not isinstance(agent, Navigator):
         return TIME, NOWHERE
-    if agent.far_from_nodes[row]:
-        return FAR, NOWHERE
-    if agent.far_from_goal[row]:
-        return FAR_GOAL, NOWHERE
-    if agent.phase[row] == LOST or agent.passed_over[row]:
+    if not agent.arrived[row]:  # what was wrong from the beginning
+        signs = {FAR: agent.far_from_nodes, FAR_GOAL: agent.far_from_goal, CUT_OFF: agent.passed_over}
+        if wrong := [reason for reason, sign in signs.items() if sign[row]]:
+            return wrong[0], NOWHERE
+    if agent.phase[row] == LOST:
         return CUT_OFF, NOWHERE
     if agent.phase[row] == FOLLOWING and (agent.given_up[row] or agent.attempts[row] >= agent.max_steps):
         return STUCK, int(agent.waypoint[row])

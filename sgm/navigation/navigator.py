@@ -61,6 +61,10 @@ class Navigator:
         goal_node: (n,) node the plan ends at.
         attempts: (n,) steps spent on the waypoint.
         given_up: (n,) waypoints given up in this episode.
+        arrived: (n,) how often the robot came to a waypoint in this episode.
+        far_from_nodes: (n,) bool, no node was near when the episode began.
+        far_from_goal: (n,) bool, no node was near the goal when the episode began.
+        passed_over: (n,) bool, when the episode began, no path joined the nodes nearest to start and goal.
         planned: episodes that made a plan in the last call.
         blamed: (episode, u, v) of the edges blamed in the last call.
     """
@@ -164,7 +168,7 @@ class Navigator:
             number = len(self.phase) if episodes is None else episodes
             self.phase = np.full(number, FRESH)
             self.waypoint, self.previous, self.start_node, self.goal_node = np.full((4, number), NOWHERE)
-            self.attempts, self.given_up, self._turned = np.zeros((3, number), np.int64)
+            self.attempts, self.given_up, self.arrived, self._turned = np.zeros((4, number), np.int64)
             self.passed_over, self.far_from_nodes, self.far_from_goal = np.zeros((3, number), np.bool_)
             self._before: Any = None
             self._new = np.ones(number, np.bool_)
@@ -178,7 +182,7 @@ class Navigator:
 
     def _forget(self, mask: Bools) -> None:
         self.phase[mask] = FRESH
-        self.given_up[mask] = self._turned[mask] = 0
+        self.given_up[mask] = self.arrived[mask] = self._turned[mask] = 0
         self._new[mask] = True
         self.localiser.forget(mask)
         for episode in np.flatnonzero(mask).tolist():
@@ -329,10 +333,12 @@ class Navigator:
         rows = fresh.nonzero()[0]
         if not len(rows):
             return
-        self.passed_over[rows] = False
-        self.far_from_nodes[rows] = self.far_from_goal[rows] = False
+        signs = (self.passed_over, self.far_from_nodes, self.far_from_goal)
+        before = [sign[rows] for sign in signs]
         start, goal = self.router.plan(rows, goals, goal_nodes)
         self.far_from_nodes[rows] |= self.localiser.to_nodes(rows).min(axis=1) > self.memory.settings.max_dist
+        for sign, known in zip(signs, before, strict=True):  # of the first plan of an episode, not of later ones
+            sign[rows] = np.where(self._new[rows], sign[rows], known)
         self.waypoint[rows] = self.start_node[rows] = start
         self.goal_node[rows] = goal
         self.planned += rows[start != NOWHERE].tolist()
@@ -350,6 +356,7 @@ class Navigator:
         if not arrived.any():
             return
         rows, hits = rows[arrived], hits[arrived]
+        self.arrived[rows] += 1
         passed, worked, last = np.ones(len(rows), np.int64), list[tuple[int, int]](), np.zeros(len(rows), np.bool_)
         for number, episode in enumerate(rows.tolist()):
             path, first = self._rest_of_path(episode)
