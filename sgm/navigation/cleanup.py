@@ -64,12 +64,14 @@ class Cleaner:
         episode_steps: int = EPISODE_STEPS,
     ) -> None:
         """Clean `navigator.memory` by acting in `env`; `options` say where its episodes begin, `goals` where to go."""
+        _require_navigator(navigator)
         if not navigator.clean:
             raise InputError("this navigator does not clean: make it with clean=True")
         if not len(navigator.memory):
             raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
         self.navigator, self.driver = navigator, Driver(env)
-        self.options, self.goals, self.episode_steps = OptionCycle(options), make_goals(goals), episode_steps
+        self.options, self.goals = OptionCycle(options), make_goals(goals)
+        self.episode_steps = whole("episode_steps", episode_steps, 1)
         self.driver.require_one_option(len(self.options))
         self.random = np.random.default_rng(seed)
         self._number = np.arange(self.driver.num_envs)  # of the episode in each sub-environment
@@ -152,6 +154,7 @@ def cleanup(
         episode_steps: steps after which a robot gets another goal.
         progress: show a progress bar.
     """
+    _require_navigator(navigator)
     steps = whole("steps", steps, 0)
     before, navigator.clean = navigator.clean, True
     try:
@@ -160,3 +163,8 @@ def cleanup(
     finally:
         navigator.clean = before
         navigator.reset(0)
+
+
+def _require_navigator(navigator: Navigator) -> None:
+    if not isinstance(navigator, Navigator):
+        raise InputError(f"got {navigator!r}: expected a Navigator, whose memory is cleaned up by acting")

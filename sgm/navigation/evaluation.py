@@ -280,6 +280,11 @@ def run_episodes(
 ) -> Evaluation:
     """`evaluate` for an agent that may clean as it goes."""
     if not hasattr(agent, "act_many"):
+        if not callable(agent):
+            raise InputError(
+                f"agent is {agent!r}: expected a Navigator, or a controller, a function from observations and goals to "
+                "actions"
+            )
         agent = PolicyAgent(agent)
     driver, chosen = Driver(env, success, goal_from), OptionCycle(options)
     if len(chosen) > 1 and tasks is not None:

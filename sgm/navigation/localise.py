@@ -44,6 +44,8 @@ class NearestNode:
 
     embedding: str | None = None
     every_step = False  # distances to all nodes are computed in every step, not only for planning
+    by_odometry = False  # the robot acts on odometry, and looks only to plan
+    places: Floats = dataclasses.field(init=False, repr=False, compare=False)  # (V, p) where nodes are, for odometry
     _agent: Navigator = dataclasses.field(init=False, repr=False, compare=False)
 
     def bind(self, agent: Navigator) -> None:
@@ -97,6 +99,10 @@ class NearestNode:
     def belief(self, rows: Ints) -> NDArray[Any]:
         """(m, V) how likely each robot is at each node; only the order of the values means something."""
         return -self.to_nodes(rows)
+
+    def start_steps(self, rows: Ints) -> Floats:
+        """(m, V) steps from these robots to every node, by all that the localiser knows."""
+        return self.to_nodes(rows)
 
     def vectors(self, rows: Ints) -> Floats:
         """(m, e) embeddings of what these robots see."""
@@ -184,6 +190,12 @@ class BayesFilter(NearestNode):
         """(m, V) probabilities."""
         return self.beliefs[rows]
 
+    def start_steps(self, rows: Ints) -> Floats:
+        """(m, V) steps that one observation would have to say for these probabilities; the least is the nearest's."""
+        doubt = -self.sharpness * np.log(np.maximum(self.beliefs[rows], np.finfo(np.float32).tiny))
+        nearest = self.to_nodes(rows).min(axis=1, keepdims=True)
+        return (doubt - doubt.min(axis=1, keepdims=True) + nearest).astype(np.float32)
+
     def update(self, rows: Ints, to_nodes: Floats) -> None:
         """Move and weigh the beliefs of these rows: (m, V) steps to all nodes."""
         self._refresh()
@@ -220,6 +232,7 @@ class Odometry(NearestNode):
     """
 
     position: str = "pose"
+    by_odometry = True
 
     def bind(self, agent: Navigator) -> None:
         """Localise the robots of this agent."""

@@ -10,10 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from sgm.errors import EmptyMemory, InputError
 from sgm.memory import Distance, SparseGraphicalMemory
+from sgm.memory.settings import whole
 
 from .arrive import ARRIVALS, TwoWay, WithinRadius, WithinSteps, calibrate
 from .blame import BLAMES, LastEdge
-from .localise import LOCALISERS, Bools, Ints, NearestNode, Odometry
+from .localise import LOCALISERS, Bools, Ints, NearestNode
 from .route import NOWHERE, ROUTERS, NearestPair
 
 Look = Callable[[Ints], NDArray[Any]]
@@ -133,8 +134,10 @@ class Navigator:
                 f"got {type(memory).__name__} and {type(controller).__name__}: expected a SparseGraphicalMemory and a "
                 "controller, a function from observations and targets to actions"
             )
-        if max_steps is not None and max_steps < 1:
-            raise InputError(f"max_steps is {max_steps!r}: expected a number of steps, 1 or more")
+        max_steps = None if max_steps is None else whole("max_steps", max_steps, 1)
+        for name, value in (("clean", clean), ("replan", replan), ("hopping", hopping)):
+            if not isinstance(value, (bool, np.bool_)):
+                raise InputError(f"{name} is {value!r}: expected True or False")
         self.memory, self.controller, self.distance, self.look = memory, controller, distance, look
         self.goal_key, self.acts_on, self.target = goal_key, acts_on, target
         if removals not in REMOVALS:
@@ -150,6 +153,8 @@ class Navigator:
             if not isinstance(arrival, str) or not hasattr(self.arrival, "cutoff"):
                 raise InputError("cutoff goes with arrival='two-way' or 'distance'; an arrival object has its own")
             self.arrival.cutoff = cutoff
+        if self.localiser.by_odometry and not isinstance(self.arrival, WithinRadius):
+            raise InputError(f"arrival is {arrival!r}: an agent with odometry needs 'radius', or WithinRadius(...)")
         for part in (self.localiser, self.arrival, self.router, self.blame):
             part.bind(self)
         limit = getattr(self.arrival, "limit", 0.0) if max_steps is None else 0.0
@@ -214,7 +219,7 @@ class Navigator:
         """
         self._refresh()
         self.acted_on = entry(observations, self.acts_on, "acts_on")
-        looks = isinstance(self.localiser, Odometry)
+        looks = self.localiser.by_odometry
         seen = self.acted_on if looks else entry(observations, self.goal_key, "goal_key")
         goals = np.asarray(goals)
         if len(goals) != len(self.acted_on):
@@ -251,7 +256,7 @@ class Navigator:
     def locate(self, observations: Any) -> Ints:
         """The nodes, (n,), nearest to where these (n, ...) observations are made."""
         self._refresh()
-        looks = isinstance(self.localiser, Odometry)
+        looks = self.localiser.by_odometry
         name = "acts_on" if looks else "goal_key"
         return self.localiser.nearest(entry(observations, self.acts_on if looks else self.goal_key, name))
 
@@ -272,7 +277,7 @@ class Navigator:
     def _require_comparable(self, seen: Any, goals: Any) -> None:
         """InputError if goals are no observations and the distance cannot embed them either."""
         embeds = getattr(self.distance or self.memory.distance, "embed_goal", None) is not None
-        if embeds or isinstance(self.localiser, Odometry) or np.shape(seen)[1:] == np.shape(goals)[1:]:
+        if embeds or self.localiser.by_odometry or np.shape(seen)[1:] == np.shape(goals)[1:]:
             return
         raise InputError(
             f"observations have shape {np.shape(seen)[1:]} and goals {np.shape(goals)[1:]}: give the distance a method "
@@ -402,7 +407,7 @@ class Navigator:
     @property
     def plans_around_removed(self) -> bool:
         """Whether an episode that follows a path looks out for edges that others have removed from it meanwhile."""
-        return isinstance(self.localiser, Odometry)
+        return self.localiser.by_odometry
 
     def _is_gone(self, episode: int) -> bool:
         edge = int(self.previous[episode]), int(self.waypoint[episode])
@@ -417,9 +422,9 @@ class Navigator:
 
     def _act(self, goals: Any, active: Bools, turning: Bools) -> NDArray[Any]:
         """Send each robot to its waypoint or goal."""
-        targets, direct = self._positions(active) if isinstance(self.localiser, Odometry) else self._aims(goals, active)
+        targets, direct = self._positions(active) if self.localiser.by_odometry else self._aims(goals, active)
         # By odometry all robots are asked for an action: a network may round differently in smaller batches.
-        rows = np.arange(len(active)) if isinstance(self.localiser, Odometry) else active.nonzero()[0]
+        rows = np.arange(len(active)) if self.localiser.by_odometry else active.nonzero()[0]
         # Steps towards the goal say nothing about the edge to the waypoint.
         self.attempts[active & ~direct] += 1
         chosen = np.asarray(self._call_controller(rows, targets))
@@ -471,7 +476,6 @@ class Navigator:
 
     def _positions(self, active: Bools) -> tuple[NDArray[Any], Bools]:
         """(n, p) where odometry should lead: a goal has none, so its node's has to do. A lost robot stays."""
-        assert isinstance(self.localiser, Odometry)
         places = self.localiser.places
         aims = places[np.where(self.phase == AT_LAST, self.goal_node, np.maximum(self.waypoint, 0))]
         here = np.asarray(self.acted_on)[:, : aims.shape[1]]

@@ -14,7 +14,7 @@ from sgm.memory import Tree
 from sgm.memory.settings import whole
 
 from .failures import Edge, Failures
-from .localise import BayesFilter, Bools, Floats, Ints, Odometry
+from .localise import BayesFilter, Bools, Floats, Ints
 
 if TYPE_CHECKING:
     from .navigator import Navigator
@@ -88,7 +88,7 @@ class NearestPair:
     def plan(self, rows: Ints, goals: Any, goal_nodes: Ints | None) -> tuple[Ints, Ints]:
         """(m,) start nodes and (m,) goal nodes for these rows of the batch; −1 and −1 where there is no path."""
         agent = self._agent
-        to_nodes = self._known(agent.localiser.to_nodes(rows))
+        to_nodes = self._known(agent.localiser.start_steps(rows))
         ends: NDArray[Any]
         if goal_nodes is None:
             ends = self._known(agent.localiser.from_nodes(np.asarray(goals)[rows]))
@@ -227,7 +227,7 @@ class RankedGoals(NearestPair):
     def _positions(self) -> NDArray[np.float32] | None:
         """(V, 2) where nodes are, if odometry knows it."""
         localiser = self._agent.localiser
-        return localiser.places[:, :2] if isinstance(localiser, Odometry) else None
+        return localiser.places[:, :2] if localiser.by_odometry else None
 
     def reset(self, episodes: int) -> None:
         """Plan nothing yet in so many episodes."""

@@ -408,6 +408,53 @@ class Fixed(Walk):
         return self._see(), {}
 
 
+def test_a_robot_that_is_carried_away_later_did_not_start_far_from_nodes():
+    result = sgm.evaluate(sgm.Navigator(corridor(), controller("discrete"), max_steps=3), Blown(2, 9), 1)
+    assert not result.successes.any() and "no node near the start" not in result.failures
+
+
+class Blown(Fixed):
+    """After two steps the robot is far from every node for the rest of the episode."""
+
+    def _see(self):
+        seen = super()._see()
+        return {**seen, "observation": seen["observation"] + 50} if self.elapsed > 2 else seen
+
+
+def test_a_robot_that_gets_on_and_then_fails_is_not_reported_as_cut_off():
+    memory = corridor()
+    for u, v in ((0, 1), (1, 0)):  # node 0, where the robot starts, leads nowhere: the plan begins at node 1
+        memory.record(u, v, False)
+
+    def until_five(observations, targets):
+        return np.where(observations[:, 0] < 5, 7, 6)
+
+    result = sgm.evaluate(sgm.Navigator(memory, until_five, max_steps=4), Fixed(0, 11), 1)
+    assert result.failures.tolist() == ["waypoint not reached"] and result.stuck_at[0] > 5
+
+
+def test_what_is_no_agent_is_refused_in_words():
+    for wrong, message in (
+        (lambda: sgm.evaluate("x", Fixed(0, 1)), "expected a Navigator, or a controller"),
+        (lambda: sgm.cleanup(controller("discrete"), Fixed(0, 1), 10), "expected a Navigator"),
+        (lambda: sgm.cleanup(sgm.Navigator(corridor(), len), Fixed(0, 1), 10, episode_steps=0), "episode_steps is 0"),
+        (lambda: sgm.Navigator(corridor(), len, max_steps="x"), "max_steps is 'x'"),
+        (lambda: sgm.Navigator(corridor(), len, clean="no"), "clean is 'no'"),
+        (lambda: sgm.Navigator(corridor(), len, localiser="odometry"), "needs 'radius'"),
+    ):
+        with pytest.raises(sgm.InputError, match=message):
+            wrong()
+
+
+def test_the_plain_router_goes_by_what_a_filter_believes():
+    agent = sgm.Navigator(corridor(), controller("discrete"), localiser="filter", cutoff=0.5)
+    agent.act([3.0], [9.0])
+    agent.localiser.beliefs[0] = 1e-6
+    agent.localiser.beliefs[0, 7] = 1.0
+    start, goal = agent.router.plan(np.array([0]), np.array([[9.0]]), None)
+    assert (start.tolist(), goal.tolist()) == ([7], [9])
+
+
 def test_a_changed_goal_is_planned_for_at_once():
     agent = sgm.Navigator(corridor(), controller("discrete"))
     assert agent.act([3.0], [9.0]) == 7 and agent.path(0).tolist() == [3, 4, 5, 6, 7, 8, 9]
