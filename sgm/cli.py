@@ -128,9 +128,14 @@ def _add_benchmarks(parser: argparse.ArgumentParser) -> None:
     benchmarks = parser.add_subparsers(required=True, metavar="BENCHMARK")
     for name in BENCHMARKS:
         benchmark = load(name)
-        command = benchmarks.add_parser(name, help=benchmark.title, usage=f"sgm run {name} [options]")
+        command = benchmarks.add_parser(
+            name, help=f"{benchmark.label}: {benchmark.title}", usage=f"sgm run {name} [options]"
+        )
         command.description = benchmark.description
-        command.epilog = "Methods: " + ", ".join(f"{key} ({method.label})" for key, method in benchmark.methods.items())
+        labels = {key: method.label for key, method in benchmark.methods.items()}
+        command.epilog = (
+            f"Methods: {'; '.join(key if key == text else f'{key}: {text}' for key, text in labels.items())}"
+        )
         add_options(command, benchmark.settings, Path("runs") / name)
         command.set_defaults(run=_run, benchmark=benchmark)
 
