@@ -21,7 +21,7 @@ from sgm.errors import MemoryWarning
 
 from . import page, tables
 from .checks import Shape
-from .options import check_values, option, steps
+from .options import check_values, option, seed, steps
 from .runs import RunFolder
 from .seeds import Purpose, seed_for
 
@@ -32,8 +32,8 @@ Row = dict[str, Any]
 class Settings:
     """The settings that every benchmark has. A benchmark adds its own; all of them decide its result."""
 
-    seeds: tuple[int, ...] = option((0,), "seeds to run", least=1, metavar="SEED")
-    methods: tuple[str, ...] = option((), "methods to run", least=1, metavar="NAME")
+    seeds: tuple[int, ...] = seed((0,), "seeds to run")
+    methods: tuple[str, ...] = option((), "methods to run", fewest=1, metavar="NAME")
     cleanup_steps: int = steps(50_000)
     checkpoints: tuple[int, ...] = steps(())
 
