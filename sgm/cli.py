@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,9 +21,9 @@ from sgm.memory.stats import bytes_on_disk
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser(given).parse_args(given)
-    options.command = shlex.join(["sgm", *given])
     try:
+        options = _parser(given).parse_args(given)  # loads the benchmarks, which takes a second
+        options.command = shlex.join(["sgm", *given])
         return options.run(options) or 0
     except BrokenPipeError:  # whoever read what we print has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (sgm.SGMError, OSError) as error:
         return _complain(str(error), 2)
     except KeyboardInterrupt:
+        if arguments is None:  # a second Ctrl-C while the interpreter shuts down would end it with another exit code
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _complain("interrupted", 130)
     except MemoryError:
         return _complain("this takes more memory than the machine has", 2)

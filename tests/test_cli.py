@@ -225,3 +225,25 @@ def test_settings_without_methods_or_seeds_are_refused():
     for name in ("seeds", "methods"):
         with pytest.raises(sgm.InputError, match=rf"{name} is \(\): expected 1 or more"):
             load("point").settings(**{name: ()})
+
+
+def test_ctrl_c_while_benchmarks_are_loaded_is_told_in_a_line(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sgm.benchmarks.load", interrupted)
+    assert main(["run", "point"]) == 130
+    assert capsys.readouterr().err == "sgm: interrupted\n"
+
+
+def test_a_second_ctrl_c_does_not_change_the_exit_code():
+    code = (
+        "import os, signal, sys\n"
+        "from sgm import cli\n"
+        "cli._demo = lambda options: os.kill(os.getpid(), signal.SIGINT)\n"
+        "code = cli.main()\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "sgm: interrupted\n")
