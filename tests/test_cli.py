@@ -247,3 +247,16 @@ def test_a_second_ctrl_c_does_not_change_the_exit_code():
     )
     done = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (130, "sgm: interrupted\n")
+
+
+def test_the_help_of_safety_names_the_updates_that_its_networks_have_by_default():
+    pytest.importorskip("torch")
+    from sgm.controllers.proprioceptive import ProprioceptiveConfig
+    from sgm.distances.bilinear import BilinearConfig
+    from sgm.distances.vae import VAEConfig
+
+    kinds = {"distance": BilinearConfig, "features": VAEConfig, "controller": ProprioceptiveConfig}
+    said = {field.name: field.metadata["help"] for field in dataclasses.fields(load("safety").settings)}
+    for name, kind in kinds.items():
+        assert said[f"{name}_iterations"].endswith(f"(default: {kind().iterations})")
+    assert ProprioceptiveConfig().model_iterations == 2 * ProprioceptiveConfig().iterations

@@ -195,7 +195,7 @@ class Benchmark:
         return [f"{next(iter(self.axes))}*", *self.shared]
 
     @property
-    def free(self) -> set[str]:
+    def free_settings(self) -> set[str]:
         """Settings in which runs in one folder may differ: which pieces, methods and policies are run, and others."""
         policies = {"policies"} if self.policies else set()
         return {*self.axes.values(), "methods", *policies, *self.may_differ}

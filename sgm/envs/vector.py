@@ -48,7 +48,7 @@ def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[in
 
 
 def first(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is of the first sub-environment."""
+    """The values of sub-environment 0."""
     return {key: value[0] for key, value in values.items()}
 
 

@@ -42,11 +42,11 @@ class SafetySettings(Settings):
     pretrained: bool = option(False, _PRETRAINED, TRAINING, off="--train")
     rollouts: int = count(60, "random episodes to learn from", TRAINING)
     rollout_steps: int = count(1_000, "steps of each of them", TRAINING)
-    distance_iterations: int | None = count(
-        None, "updates of the distance (default: as many as make it good)", TRAINING
+    distance_iterations: int | None = count(None, "updates of the distance (default: 5000)", TRAINING)
+    features_iterations: int | None = count(None, "updates of the perceptual features (default: 1500)", TRAINING)
+    controller_iterations: int | None = count(
+        None, "updates of the controller, and half of those of its model (default: 1500)", TRAINING
     )
-    features_iterations: int | None = count(None, "updates of the perceptual features (default: likewise)", TRAINING)
-    controller_iterations: int | None = count(None, "updates of the controller (default: likewise)", TRAINING)
 
     def __post_init__(self) -> None:
         """Check the values."""

@@ -19,7 +19,7 @@ from sgm.envs.vector import check_mask, first, info_of, is_number, require, spre
 from sgm.errors import InputError
 
 from . import mazes as doom_mazes
-from .driver import ACTIONS, PICTURE, RENDERED, REPEAT, RESET, Frame
+from .driver import ACTIONS, IMAGE, RENDERED, REPEAT, RESET, Frame
 from .driver import IDLE as IDLE  # one of the actions, for whoever needs it
 from .engine import SIZE, Engine, EngineDied, check_size
 from .wad import DoomMap, MapError
@@ -229,7 +229,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
             return None
         self._check_open()
         images = np.zeros((self.num_envs, RENDERED[1], RENDERED[0], 3), np.uint8)
-        self._lose(self._ask(range(self.num_envs), lambda i: self.engines[i].ask(PICTURE), images))
+        self._lose(self._ask(range(self.num_envs), lambda i: self.engines[i].ask(IMAGE), images))
         return tuple(images)
 
     def close_extras(self, **_: Any) -> None:
