@@ -20,7 +20,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.envs.vector import check_mask, first, info_of, is_number, require, spread_seeds
+from sgm.envs.vector import SeededVectorEnv, SingleEnv, check_mask, is_number, require, spread_seeds
 from sgm.errors import InputError
 from sgm.progress import progress_bar
 
@@ -85,7 +85,7 @@ class Tasks:
         )
 
 
-class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, np.ndarray]):
+class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray]):
     """Many robots, each alone in rooms of one layout, moved and seen for by as many processes as there are cores.
 
     Observations are `observation`, (n, size, size, 3) uint8, what is seen; `odometry`, (n, 6) float32: x and y in m,
@@ -175,16 +175,6 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         self._capacity = max(num_envs, IMAGES)
         self.workers = Workers(workers, self.layout, num_envs, self._capacity, self.size, RENDERED)
         self._state = self.workers.shared.state
-
-    @property  # type: ignore[misc]
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The sub-environments' generators."""
-        return tuple(self._rngs)
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The sub-environments' seeds."""
-        return tuple(self._seeds)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
@@ -347,7 +337,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         return values | {f"_{key}": self._begun.copy() for key in values}
 
 
-class SafetyRoomsEnv(gymnasium.Env[Observation, np.ndarray]):
+class SafetyRoomsEnv(SingleEnv):
     """One robot as an ordinary environment: see `SafetyRoomsVectorEnv`, of which it is one row.
 
     Reset options: `start` and `goal` poses (x and y in m, heading in rad), `goal=None` for none.
@@ -361,59 +351,14 @@ class SafetyRoomsEnv(gymnasium.Env[Observation, np.ndarray]):
         "render_fps": SafetyRoomsVectorEnv.metadata["render_fps"],
     }
 
-    def __init__(
-        self,
-        layout: Layout | None = None,
-        *,
-        layout_seed: int = 0,
-        size: int = SIZE,
-        max_episode_steps: int | None = None,
-        render_mode: str | None = None,
-    ) -> None:
-        """Start its process; for the arguments see `SafetyRoomsVectorEnv`."""
-        self.vector = SafetyRoomsVectorEnv(
-            1,
-            layout=layout,
-            layout_seed=layout_seed,
-            size=size,
-            max_episode_steps=max_episode_steps,
-            render_mode=render_mode,
-        )
-        self.render_mode = render_mode
-        self.observation_space = self.vector.single_observation_space
-        self.action_space = self.vector.single_action_space
+    def __init__(self, layout: Layout | None = None, *, max_episode_steps: int | None = None, **settings: Any) -> None:
+        """Start its process; `settings` are those of `SafetyRoomsVectorEnv`."""
+        super().__init__(SafetyRoomsVectorEnv(1, layout=layout, max_episode_steps=max_episode_steps, **settings))
 
     @property
     def layout(self) -> Layout:
         """Where."""
         return self.vector.layout
-
-    def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; see the class for `options`."""
-        super().reset(seed=seed)
-        self.vector._rngs[0] = self.np_random
-        accepted = {"start": "starts", "goal": "goals"}
-        if unknown := sorted(set(options or {}) - set(accepted)):
-            raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}")
-        observation, infos = self.vector.reset(options={accepted[key]: value for key, value in (options or {}).items()})
-        return first(observation), info_of(infos)
-
-    def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Act for 0.1 s: (2,) force forward and turning rate, −1 to 1."""
-        actions = np.asarray(action, np.float64)[None]
-        observation, reward, terminated, truncated, infos = self.vector.step(actions)
-        return first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info_of(infos)
-
-    def render(self) -> Frame | None:
-        """What is seen, (256, 256, 3), whatever the size of observations."""
-        images = self.vector.render()
-        return None if images is None else images[0]
-
-    def close(self) -> None:
-        """Stop the process."""
-        self.vector.close()
 
 
 @dataclasses.dataclass(frozen=True)
