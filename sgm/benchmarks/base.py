@@ -95,8 +95,7 @@ class Method:
 
 def plain_report(run: RunFolder) -> list[page.Section]:
     """The sections that every benchmark can have: how it was run, success, failures."""
-    results = page.Section("Results", [tables.main_table(run.rows)])
-    return [results, page.by_seed(run), page.failures(run), page.what_was_run(run), page.made_with(run)]
+    return page.standard(run, page.Section("Results", [tables.main_table(run.rows)]))
 
 
 def _nothing(*_: Any) -> Any:
