@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,9 +21,9 @@ from sgm.memory.stats import bytes_on_disk
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    options = _parser(given).parse_args(given)
-    options.command = shlex.join(["sgm", *given])
     try:
+        options = _parser(given).parse_args(given)  # loads the benchmarks, which takes a second
+        options.command = shlex.join(["sgm", *given])
         return options.run(options) or 0
     except BrokenPipeError:  # whoever read what we print has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -30,6 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (sgm.SGMError, OSError) as error:
         return _complain(str(error), 2)
     except KeyboardInterrupt:
+        if arguments is None:  # a second Ctrl-C while the interpreter shuts down would end it with another exit code
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _complain("interrupted", 130)
     except MemoryError:
         return _complain("this takes more memory than the machine has", 2)
@@ -58,7 +61,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="a first look: build, plan, cut edges, replan, draw; a few seconds")
     demo.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
-    demo.add_argument("--seed", type=int, default=0, help="which observations are made (default: %(default)s)")
+    demo.add_argument(
+        "--seed", type=_seed, default=0, metavar="SEED", help="which observations are made (default: %(default)s)"
+    )
     demo.set_defaults(run=_demo)
 
     run = commands.add_parser("run", help="a benchmark of the paper, from training to the report")
@@ -70,6 +75,13 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     _add_files(commands)
     return parser
+
+
+def _seed(text: str) -> int:
+    """A seed from the command line."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: give a whole number, 0 or more")
+    return int(text)
 
 
 def _add_files(commands: Any) -> None:

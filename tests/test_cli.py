@@ -186,3 +186,77 @@ def test_a_benchmark_whose_extra_is_missing_hides_no_other_one(tmp_path):
         refused = run("run", name, "--quick", "--out", "out")
         assert refused.returncode == 2 and f"needs {module}" in refused.stderr
         assert refused.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("point --seeds 0 -1", "seeds has -1: expected 0 or more"),
+        ("point --maze-seed -1", "maze_seed has -1: expected 0 or more"),
+        ("point --checkpoints 100 -5", "checkpoints has -5: expected 0 or more"),
+        ("point --cleanup-steps -5", "cleanup_steps has -5: expected 0 or more"),
+        ("point --resize 0", "resize has 0: expected 1 or more"),
+        ("doom --maze-seed -1", "maze_seed has -1: expected 0 or more"),
+        ("doom --network-seed -1", "network_seed has -1: expected 0 or more"),
+        ("doom --size 0 0", "size is 0 × 0: expected 8 × 8 to 160 × 120 pixels"),
+        ("safety --layouts -1", "layouts has -1: expected 0 or more"),
+        ("safety --tasks 0", "tasks has 0: expected 1 or more"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_is_written(words, said, tmp_path, capsys):
+    name, *options = words.split()
+    if name == "doom":
+        pytest.importorskip("vizdoom")
+    if name == "safety":
+        pytest.importorskip("mujoco")
+    assert main(["run", name, *options, "--quick", "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_a_negative_seed_of_the_demonstration_is_a_wrong_option(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["demo", "--seed", "-1", "--out", str(tmp_path / "demo")])
+    assert (
+        stopped.value.code == 2 and "argument --seed: '-1' is no seed: give a whole number" in capsys.readouterr().err
+    )
+
+
+def test_settings_without_methods_or_seeds_are_refused():
+    for name in ("seeds", "methods"):
+        with pytest.raises(sgm.InputError, match=rf"{name} is \(\): expected 1 or more"):
+            load("point").settings(**{name: ()})
+
+
+def test_ctrl_c_while_benchmarks_are_loaded_is_told_in_a_line(monkeypatch, capsys):
+    def interrupted(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("sgm.benchmarks.load", interrupted)
+    assert main(["run", "point"]) == 130
+    assert capsys.readouterr().err == "sgm: interrupted\n"
+
+
+def test_a_second_ctrl_c_does_not_change_the_exit_code():
+    code = (
+        "import os, signal, sys\n"
+        "from sgm import cli\n"
+        "cli._demo = lambda options: os.kill(os.getpid(), signal.SIGINT)\n"
+        "code = cli.main()\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.exit(code)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, "demo"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "sgm: interrupted\n")
+
+
+def test_the_help_of_safety_names_the_updates_that_its_networks_have_by_default():
+    pytest.importorskip("torch")
+    from sgm.controllers.proprioceptive import ProprioceptiveConfig
+    from sgm.distances.bilinear import BilinearConfig
+    from sgm.distances.vae import VAEConfig
+
+    kinds = {"distance": BilinearConfig, "features": VAEConfig, "controller": ProprioceptiveConfig}
+    said = {field.name: field.metadata["help"] for field in dataclasses.fields(load("safety").settings)}
+    for name, kind in kinds.items():
+        assert said[f"{name}_iterations"].endswith(f"(default: {kind().iterations})")
+    assert ProprioceptiveConfig().model_iterations == 2 * ProprioceptiveConfig().iterations

@@ -21,7 +21,7 @@ from sgm.errors import MemoryWarning
 
 from . import page, tables
 from .checks import Shape
-from .options import check_values, option, steps
+from .options import check_values, option, seed, steps
 from .runs import RunFolder
 from .seeds import Purpose, seed_for
 
@@ -32,8 +32,8 @@ Row = dict[str, Any]
 class Settings:
     """The settings that every benchmark has. A benchmark adds its own; all of them decide its result."""
 
-    seeds: tuple[int, ...] = option((0,), "seeds to run", least=1, metavar="SEED")
-    methods: tuple[str, ...] = option((), "methods to run", least=1, metavar="NAME")
+    seeds: tuple[int, ...] = seed((0,), "seeds to run")
+    methods: tuple[str, ...] = option((), "methods to run", fewest=1, metavar="NAME")
     cleanup_steps: int = steps(50_000)
     checkpoints: tuple[int, ...] = steps(())
 
@@ -95,8 +95,7 @@ class Method:
 
 def plain_report(run: RunFolder) -> list[page.Section]:
     """The sections that every benchmark can have: how it was run, success, failures."""
-    results = page.Section("Results", [tables.main_table(run.rows)])
-    return [results, page.by_seed(run), page.failures(run), page.what_was_run(run), page.made_with(run)]
+    return page.standard(run, page.Section("Results", [tables.main_table(run.rows)]))
 
 
 def _nothing(*_: Any) -> Any:
@@ -195,7 +194,7 @@ class Benchmark:
         return [f"{next(iter(self.axes))}*", *self.shared]
 
     @property
-    def free(self) -> set[str]:
+    def free_settings(self) -> set[str]:
         """Settings in which runs in one folder may differ: which pieces, methods and policies are run, and others."""
         policies = {"policies"} if self.policies else set()
         return {*self.axes.values(), "methods", *policies, *self.may_differ}

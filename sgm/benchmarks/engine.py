@@ -61,7 +61,7 @@ class Run:
         benchmark.check(settings)
         constants = {"agent": dict(benchmark.agent_settings)} if benchmark.agent_settings else {}
         kept = {**dataclasses.asdict(settings), **constants}
-        kept = {name: value for name, value in kept.items() if name not in benchmark.free}
+        kept = {name: value for name, value in kept.items() if name not in benchmark.free_settings}
         claim_folder(out, kept, self._states(), benchmark.held, resume=resume)
 
     def run(self) -> Path:

@@ -49,6 +49,22 @@ def train_once(
     checkpoint.unlink(missing_ok=True)
 
 
+def learn_once(piece: Piece, folder: Path, kinds: Mapping[str, Any], train: Callable[[Piece, Path], None]) -> list[Any]:
+    """The networks that come with the package, or those in a folder, of which those that are missing are trained.
+
+    Args:
+        piece: whose networks they are; `settings.pretrained` chooses.
+        folder: where they are kept.
+        kinds: their classes by name.
+        train: trains what is not in the folder.
+    """
+    if piece.settings.pretrained:
+        return shipped(piece.benchmark.name, kinds)
+    if not all((folder / f"{name}.safetensors").exists() for name in kinds):
+        train(piece, folder)
+    return load_networks(folder, kinds)
+
+
 def load_networks(folder: Path, kinds: Mapping[str, Any], prefix: str = "") -> list[Any]:
     """The networks of these classes in a folder, by name."""
     return [kind.load(folder / f"{prefix}{name}.safetensors") for name, kind in kinds.items()]

@@ -68,6 +68,20 @@ class Section(NamedTuple):
 # -- sections that all benchmarks have ---------------------------------------------------------------------------
 
 
+def standard(run: RunFolder, *sections: Section) -> list[Section]:
+    """How a benchmark was run, its own sections, then success by seed, failures, and what it was made with."""
+    return [what_was_run(run), *sections, by_seed(run), failures(run), made_with(run)]
+
+
+def distance_note(far: str) -> str:
+    """What the columns of `distance_table` mean; pairs that are so far apart are false."""
+    return (
+        "On rollouts that the networks were not trained on. AUC: pairs a few steps apart against pairs many steps "
+        "apart. At a recall of truly near pairs across rollouts: the threshold in steps, and the share of accepted "
+        f"pairs that are near, and that are over {far} apart."
+    )
+
+
 def what_was_run(run: RunFolder) -> Section:
     """The command and all settings."""
     command = {"command": str(run.results.get("command") or "not recorded")}

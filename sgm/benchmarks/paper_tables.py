@@ -17,6 +17,7 @@ import sgm
 from sgm.errors import printable
 
 from . import label, load, tables
+from .doom.figures import by_level
 from .paper import ABLATION, LEVELS, MAIN, TIME
 from .runs import COMMITTED, Found, Series, default_folders, differing, find
 from .tables import NONE, Cell, Pooled, Table, episodes_text, rounded, seeds_text
@@ -214,15 +215,8 @@ def write(path: Path, folders: Sequence[Path] | None = None) -> None:
 
 def _level_texts(stage: Pooled | None) -> list[str]:
     """Seeds, the three levels, overall, mean over seeds."""
-    levels = []
-    for level in ("easy", "medium", "hard"):
-        alone = (
-            [{**row, **((row.get("levels") or {}).get(level) or {"episodes": 0})} for row in stage.rows]
-            if stage
-            else []
-        )
-        pooled = tables.pool(row for row in alone if row["episodes"])
-        levels.append(success_text(pooled[0] if pooled else None))
+    rows = stage.rows if stage else ()
+    levels = [success_text(next(iter(by_level(rows, level)), None)) for level in ("easy", "medium", "hard")]
     return [episodes_text(stage), *levels, success_text(stage), seeds_text(stage)]
 
 

@@ -320,7 +320,7 @@ def differing(series: Iterable[Series]) -> list[str]:
     for environment, runs in groups.items():
         first, *others = runs.values()
         benchmark = find_benchmark(environment)
-        free = {*(benchmark.free if benchmark else ()), "agents"}
+        free = {*(benchmark.free_settings if benchmark else ()), "agents"}
         for other in others:
             names = sorted({*first.settings, *other.settings} - free)
             unlike = [name for name in names if first.settings.get(name) != other.settings.get(name)]

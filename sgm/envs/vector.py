@@ -6,7 +6,11 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import gymnasium
 import numpy as np
+from gymnasium.core import ActType, ObsType
+from gymnasium.vector import VectorEnv
+from gymnasium.vector.vector_env import ArrayType
 from numpy.typing import NDArray
 
 from sgm.errors import InputError
@@ -47,12 +51,71 @@ def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[in
     return list(seed)
 
 
-def first(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is of the first sub-environment."""
+class SeededVectorEnv(VectorEnv[ObsType, ActType, ArrayType]):
+    """A vector environment whose sub-environments have generators of their own."""
+
+    _rngs: list[np.random.Generator]
+    _seeds: list[int]
+
+    @property  # type: ignore[misc]
+    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
+        """The sub-environments' generators."""
+        return tuple(self._rngs)
+
+    @property
+    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
+        """The sub-environments' seeds."""
+        return tuple(self._seeds)
+
+
+class SingleEnv(gymnasium.Env[dict[str, NDArray[Any]], Any]):
+    """The only sub-environment of a vector environment, as an ordinary environment.
+
+    Attributes:
+        vector: the vector environment.
+        reset_options: names of the options of `reset`, and what the vector environment calls them.
+    """
+
+    reset_options: Mapping[str, str] = {"start": "starts", "goal": "goals"}
+
+    def __init__(self, vector: Any) -> None:
+        """Take a vector environment of one."""
+        self.vector, self.render_mode = vector, vector.render_mode
+        self.observation_space, self.action_space = vector.single_observation_space, vector.single_action_space
+
+    def reset(
+        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
+    ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
+        """Begin an episode; see the class for `options`."""
+        super().reset(seed=seed)
+        self.vector._rngs[0] = self.np_random
+        given, accepted = options or {}, self.reset_options
+        if unknown := sorted(set(given) - set(accepted)):
+            raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}")
+        observation, infos = self.vector.reset(options={accepted[key]: value for key, value in given.items()})
+        return _first(observation), _info(infos)
+
+    def step(self, action: Any) -> tuple[dict[str, NDArray[Any]], float, bool, bool, dict[str, Any]]:
+        """Act once."""
+        observation, reward, terminated, truncated, infos = self.vector.step(np.asarray(action)[None])
+        return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), _info(infos)
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """What is seen, (height, width, 3), whatever the size of observations."""
+        images = self.vector.render()
+        return None if images is None else images[0]
+
+    def close(self) -> None:
+        """Stop the simulator."""
+        self.vector.close()
+
+
+def _first(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of sub-environment 0."""
     return {key: value[0] for key, value in values.items()}
 
 
-def info_of(infos: Mapping[str, Any]) -> dict[str, Any]:
+def _info(infos: Mapping[str, Any]) -> dict[str, Any]:
     """The info of the only sub-environment, with Python's own numbers."""
-    own = {key: value for key, value in first(infos).items() if not key.startswith("_")}
+    own = {key: value for key, value in _first(infos).items() if not key.startswith("_")}
     return {key: value if isinstance(value, np.ndarray) else value.item() for key, value in own.items()}

@@ -18,11 +18,11 @@ def test_short_runs_come_out_as_recorded(name, tmp_path):
         pytest.importorskip(module)
     if name == "safety":
         from sgm.envs.safety import pool
-        from sgm.envs.safety.worker import NoPictures
+        from sgm.envs.safety.worker import NoImages
 
         try:
             pool.check()
-        except NoPictures as error:
+        except NoImages as error:
             pytest.skip(str(error))
     expected = json.loads((golden.DATA / f"{name}.json").read_text())
     if expected["arithmetic"] != golden.arithmetic():

@@ -19,7 +19,7 @@ pytest.importorskip("mujoco")
 pytest.importorskip("threadpoolctl")
 
 from sgm.envs.safety import pool as safety_pool
-from sgm.envs.safety.worker import NoPictures
+from sgm.envs.safety.worker import NoImages
 
 METHODS = ("consptm", "uniform", "perceptual", "both")
 SMALL = ("--tasks", "4", "--cleanup-steps", "200", "--checkpoints", "100", "--robots", "4", "--workers", "1")
@@ -29,7 +29,7 @@ SMALL = ("--tasks", "4", "--cleanup-steps", "200", "--checkpoints", "100", "--ro
 def command(tmp_path_factory):
     try:
         safety_pool.check()
-    except NoPictures as error:
+    except NoImages as error:
         pytest.skip(str(error))
     out = tmp_path_factory.mktemp("run") / "safety"
     chosen = ["--methods", *METHODS, "--policies", "first-failure"]

@@ -412,21 +412,21 @@ def test_the_two_way_check_is_the_one_that_building_makes(scope):
         table = np.where(random.random((7, 7)) < 0.5, table.T, table)
         settings = {"tau_p": None, "max_dist": 9.0, "k": None, "scope": scope, "tau_a": random.uniform(1, 9)}
         nodes = random.permutation(7)[: random.integers(1, 5)]
-        for reference, picture in itertools.permutations(range(7), 2):
-            standing = [reference, *np.setdiff1d(nodes, [reference, picture]).tolist()]
+        for reference, image in itertools.permutations(range(7), 2):
+            standing = [reference, *np.setdiff1d(nodes, [reference, image]).tolist()]
             memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), **{**settings, "criterion": "none"})
             memory.extend(standing)
             merging = sgm.SparseGraphicalMemory(sgm.TableDistance(table), **settings)
             given = memory._nodes, memory._graph, memory._log
             merging._set_up(merging.distance, None, merging.settings, merging.policy, *given)
             check = figure_data.TwoWay(table, nodes, merging.settings)
-            alike = picture in figure_data.passed(check, reference, np.zeros((7, 2))).rows
-            assert alike == (merging.add(picture) == 0)  # the reference is the first node, and the first that passes
+            alike = image in figure_data.passed(check, reference, np.zeros((7, 2))).rows
+            assert alike == (merging.add(image) == 0)  # the reference is the first node, and the first that passes
             merges += alike
     assert 50 < merges < 700
 
 
-def test_a_picture_without_neighbours_is_like_nothing():
+def test_an_image_without_neighbours_is_like_nothing():
     settings = sgm.SparseGraphicalMemory(sgm.TableDistance(np.zeros((1, 1))), max_dist=9.0).settings
     check = figure_data.TwoWay(np.full((3, 3), 10, np.float32), np.array([1, 2]), settings)
     assert not len(figure_data.passed(check, 0, np.zeros((3, 2))).rows)

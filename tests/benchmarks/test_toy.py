@@ -59,7 +59,7 @@ class Grid(gymnasium.Env):
 
 @dataclasses.dataclass(frozen=True)
 class ToySettings(Settings):
-    methods: tuple[str, ...] = option(("map", "lost"), "methods", MEMORY, choices=("map", "lost"), least=1)
+    methods: tuple[str, ...] = option(("map", "lost"), "methods", MEMORY, choices=("map", "lost"), fewest=1)
     walks: int = option(400, "random walks to learn from", TRAINING, least=1)
 
 
@@ -215,8 +215,8 @@ def test_its_settings_are_options(capsys):
 
 @dataclasses.dataclass(frozen=True)
 class WorldSettings(ToySettings):
-    methods: tuple[str, ...] = option(("map",), "methods", MEMORY, choices=("map", "lost"), least=1)
-    worlds: tuple[int, ...] = option((0,), "which worlds", least=1)
+    methods: tuple[str, ...] = option(("map",), "methods", MEMORY, choices=("map", "lost"), fewest=1)
+    worlds: tuple[int, ...] = option((0,), "which worlds", least=0, fewest=1)
 
 
 WORLDS = dataclasses.replace(

@@ -73,9 +73,11 @@ def draw_tasks(piece: Piece) -> Any:
 
 
 def check(settings: DoomSettings) -> None:
-    """Raise what is wrong with the map."""
+    """Raise what is wrong with the map or the size of images."""
+    from sgm.envs.doom.engine import check_size
     from sgm.envs.doom.env import Tasks
 
+    check_size(settings.size)
     Tasks.draw(settings.load_map(), 1, 0)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import sgm
 from sgm.benchmarks.base import Piece
 from sgm.benchmarks.engine import one_thread
-from sgm.benchmarks.networks import by_recall, judge_once, load_networks, shipped, train_once
+from sgm.benchmarks.networks import by_recall, judge_once, learn_once, shipped, train_once
 from sgm.benchmarks.seeds import Purpose, seed_for
 from sgm.progress import progress_bar
 
@@ -25,12 +25,7 @@ def learn(piece: Piece) -> tuple[Any, Any]:
     from sgm.envs.doom.env import IDLE
 
     settings, folder = piece.settings, piece.out / "networks"
-    if settings.pretrained:
-        distance, controller = shipped("doom", _kinds(settings.distance))
-    else:
-        if not all((folder / f"{name}.safetensors").exists() for name in _kinds(settings.distance)):
-            _train(piece, folder)
-        distance, controller = load_networks(folder, _kinds(settings.distance))
+    distance, controller = learn_once(piece, folder, _kinds(settings.distance), _train)
     if distance.size != tuple(settings.size):
         raise sgm.InputError(f"the distance is for images of {distance.size}, the run for {settings.size}")
     controller.temperature, controller.excluded = TEMPERATURE, (IDLE,)

@@ -20,11 +20,6 @@ _NOTE = (
     "it, of Emmons et al., NeurIPS 2020, who released neither code nor weights nor data of this benchmark: numbers to "
     "compare with, not to reproduce to the digit."
 )
-_DISTANCE_NOTE = (
-    "On rollouts that the networks were not trained on. AUC: pairs a few steps apart against pairs many steps apart of "
-    "the same rollout. At a recall of truly near pairs: the threshold in steps, and the share of accepted pairs that "
-    f"are near, and that are over {FALSE:.0f} map units apart."
-)
 
 
 def report(run: RunFolder) -> list[Section]:
@@ -34,13 +29,12 @@ def report(run: RunFolder) -> list[Section]:
     warning = f"{lost:,} engines died during evaluation; their episodes count as failures." if lost else ""
     return [
         Section("The maze", [Figures([floor_plan(run)])]),
-        page.what_was_run(run),
-        Section("Results", [*console(run.rows), Note(warning, loud=True), Note(_NOTE)]),
-        Section("The distance and the controller", _quality(quality)),
-        Section("Figures", [Figures(figures(run))]),
-        page.by_seed(run),
-        page.failures(run),
-        page.made_with(run),
+        *page.standard(
+            run,
+            Section("Results", [*console(run.rows), Note(warning, loud=True), Note(_NOTE)]),
+            Section("The distance and the controller", _quality(quality)),
+            Section("Figures", [Figures(figures(run))]),
+        ),
     ]
 
 
@@ -79,7 +73,7 @@ def _quality(quality: Mapping[str, Any]) -> list[Part]:
     rest = {name: three_digits(value) for name, value in quality.items() if name not in ("distance", "controller")}
     return [
         tables.distance_table({"": quality}),
-        Note(_DISTANCE_NOTE if quality.get("distance") else ""),
+        Note(page.distance_note(f"{FALSE:.0f} map units") if quality.get("distance") else ""),
         Table(["Controller, goal so many steps ahead", *accuracy], guessed if accuracy else []),
         Facts(rest),
     ]

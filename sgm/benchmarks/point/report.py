@@ -20,14 +20,8 @@ _NOTE = (
 
 def report(run: RunFolder) -> list[Section]:
     """The sections of the page."""
-    return [
-        page.what_was_run(run),
-        Section("Results", [*console(run.rows), Note(_NOTE)]),
-        Section("Figures", [Figures(figures(run))]),
-        page.by_seed(run),
-        page.failures(run),
-        page.made_with(run),
-    ]
+    results = Section("Results", [*console(run.rows), Note(_NOTE)])
+    return page.standard(run, results, Section("Figures", [Figures(figures(run))]))
 
 
 def console(rows: Sequence[Row]) -> list[Table]:

@@ -44,7 +44,7 @@ def make_env(piece: Piece) -> Any:
         settings.robots,
         layout=piece.world,
         workers=settings.workers,
-        pictures=False,
+        images=False,
         max_episode_steps=settings.episode_steps,
     )
 

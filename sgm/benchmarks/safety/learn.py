@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from sgm.benchmarks.base import Piece
-from sgm.benchmarks.networks import by_recall, judge_once, load_networks, shipped, train_once
+from sgm.benchmarks.networks import by_recall, judge_once, learn_once, train_once
 from sgm.benchmarks.seeds import Purpose
 
 from .ground_truth import FALSE
@@ -32,12 +32,7 @@ class Networks(NamedTuple):
 def learn(piece: Piece) -> Networks:
     """The networks of a piece, trained now or before, or those that come with the package."""
     folder = piece.folder / "networks"
-    if piece.settings.pretrained:
-        found = Networks(*shipped("safety", _kinds()))
-    else:
-        if not all((folder / f"{name}.safetensors").exists() for name in Networks._fields):
-            _train(piece, folder)
-        found = Networks(*load_networks(folder, _kinds()))
+    found = Networks(*learn_once(piece, folder, _kinds(), _train))
     judge_once(piece, folder, lambda: judge(found, explore(piece, Purpose.HELD_OUT, HELD_OUT)))
     return found
 

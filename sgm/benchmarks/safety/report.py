@@ -38,12 +38,7 @@ _COMPARED_NOTE = (
     "How much higher the success of two-way consistency is, percentage points, with the 95 % interval of Agresti and "
     "Min (2005) for outcomes of the same tasks. The interval is over episodes; seeds may differ by more."
 )
-_DISTANCE_NOTE = (
-    "On rollouts that the distance was not trained on. AUC: pairs a few steps apart against pairs many steps apart. At "
-    "a recall of truly near pairs across rollouts: the threshold in steps, and the share of accepted pairs that are "
-    f"near, and that are over {FALSE:g} m apart. c and T scale exp(−(f − c) / T) to steps; the medians are those of "
-    "the calibration."
-)
+_CALIBRATION_NOTE = "c and T scale exp(−(f − c) / T) to steps; the medians are those of the calibration."
 
 
 def report(run: RunFolder) -> list[Section]:
@@ -56,18 +51,18 @@ def report(run: RunFolder) -> list[Section]:
     )
     asked = {layout for layout in settings.get("layouts") or () if layout is not None}
     layouts = sorted({row["layout"] for row in run.rows} or asked)
+    note = f"{page.distance_note(f'{FALSE:g} m')} {_CALIBRATION_NOTE}"
     return [
         Section("The rooms", [Figures([rooms(run, layout) for layout in layouts])]),
-        page.what_was_run(run),
-        Section("Results", [*_success(run.rows), Note(_SUCCESS_NOTE)]),
-        Section("The memories", [memory_table(run.rows), Note(_MEMORY_NOTE)]),
-        Section("Thresholds", [threshold_table(run.results.get("thresholds") or {}), Note(_THRESHOLD_NOTE)]),
-        Section("The distance", [tables.distance_table(quality), Note(_DISTANCE_NOTE)]),
-        *(_figures(run, layout, len(layouts)) for layout in layouts if run.rows),
-        Section("Two-way against the others", [comparison_table(run.rows), Note(_COMPARED_NOTE)]),
-        page.by_seed(run),
-        page.failures(run),
-        page.made_with(run),
+        *page.standard(
+            run,
+            Section("Results", [*_success(run.rows), Note(_SUCCESS_NOTE)]),
+            Section("The memories", [memory_table(run.rows), Note(_MEMORY_NOTE)]),
+            Section("Thresholds", [threshold_table(run.results.get("thresholds") or {}), Note(_THRESHOLD_NOTE)]),
+            Section("The distance", [tables.distance_table(quality), Note(note)]),
+            *(_figures(run, layout, len(layouts)) for layout in layouts if run.rows),
+            Section("Two-way against the others", [comparison_table(run.rows), Note(_COMPARED_NOTE)]),
+        ),
     ]
 
 

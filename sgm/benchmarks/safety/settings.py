@@ -7,7 +7,7 @@ from typing import Any
 
 import sgm
 from sgm.benchmarks.base import Settings
-from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, seed, some_of, steps
 
 CRITERIA = ("uniform", "perceptual", "incoming", "outgoing", "two-way", "both")  # both: two-way and perceptual
 METHODS = ("consptm", *CRITERIA)
@@ -27,7 +27,7 @@ _PRETRAINED = "use the weights that come with the package, or train from scratch
 class SafetySettings(Settings):
     """What a run of the benchmark does; everything here decides its result."""
 
-    layouts: tuple[int, ...] = option((0,), "which rooms, by seed", least=1, metavar="LAYOUT")
+    layouts: tuple[int, ...] = seed((0,), "which rooms, by seed", metavar="LAYOUT")
     methods: tuple[str, ...] = some_of(METHODS, ("consptm", "uniform", "two-way", "both"), _METHODS)
     policies: tuple[str, ...] = some_of(POLICIES, ("first-failure", "belief"), "when cleanup removes an edge")
     cleanup_steps: int = steps(200_000)
@@ -42,11 +42,11 @@ class SafetySettings(Settings):
     pretrained: bool = option(False, _PRETRAINED, TRAINING, off="--train")
     rollouts: int = count(60, "random episodes to learn from", TRAINING)
     rollout_steps: int = count(1_000, "steps of each of them", TRAINING)
-    distance_iterations: int | None = count(
-        None, "updates of the distance (default: as many as make it good)", TRAINING
+    distance_iterations: int | None = count(None, "updates of the distance (default: 5000)", TRAINING)
+    features_iterations: int | None = count(None, "updates of the perceptual features (default: 1500)", TRAINING)
+    controller_iterations: int | None = count(
+        None, "updates of the controller, and half of those of its model (default: 1500)", TRAINING
     )
-    features_iterations: int | None = count(None, "updates of the perceptual features (default: likewise)", TRAINING)
-    controller_iterations: int | None = count(None, "updates of the controller (default: likewise)", TRAINING)
 
     def __post_init__(self) -> None:
         """Check the values."""

@@ -40,7 +40,7 @@ IWAD = Path(vizdoom.__file__).parent / "freedoom2.wad"  # comes with vizdoom
 
 POSE_TEXT = 48  # bytes kept for the pose in the map's text
 REQUEST = struct.Struct("<bddd")  # an action, or one of the two below; and a pose
-RESET, PICTURE = -1, -2
+RESET, IMAGE = -1, -2
 POSE = struct.Struct("<ddd")  # begins an answer; the image follows
 
 Frame = NDArray[np.uint8]
@@ -72,7 +72,7 @@ def drive() -> None:
             if len(request) < REQUEST.size:
                 break
             what, *pose = REQUEST.unpack(request)
-            if what == PICTURE:
+            if what == IMAGE:
                 image = game.rendered
             else:
                 image = game.reset(*pose) if what == RESET else game.step(what)

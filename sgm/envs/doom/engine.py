@@ -28,7 +28,7 @@ import numpy as np
 from sgm.errors import InputError, SGMError
 
 from . import driver
-from .driver import IWAD, PICTURE, POSE, RENDERED, REQUEST, RESET, Frame, Pose, pose_text
+from .driver import IMAGE, IWAD, POSE, RENDERED, REQUEST, RESET, Frame, Pose, pose_text
 from .wad import DoomMap, check_textures, flats, wall_textures, write_lumps
 
 SIZE = 80, 60  # width and height delivered by default
@@ -47,13 +47,13 @@ class EngineDied(SGMError, RuntimeError):
 class Engine:
     """One Doom engine on one map; every episode begins at a pose of one's choice, at rest.
 
-    `reset`, `step` and `picture` ask and wait. To keep many engines busy, `ask` all of them, then collect every
+    `reset`, `step` and `image` ask and wait. To keep many engines busy, `ask` all of them, then collect every
     `answer`. Whatever goes wrong with an engine is an `EngineDied`; `restart` brings it back.
 
     Attributes:
         map: where it is.
-        size: (width, height) of the pictures it delivers.
-        pose: x, y in map units and heading in degrees at the last picture: the truth, for evaluation only.
+        size: (width, height) of the images it delivers.
+        pose: x, y in map units and heading in degrees at the last image: the truth, for evaluation only.
     """
 
     def __init__(self, doom_map: DoomMap, *, size: Sequence[int] = SIZE) -> None:
@@ -127,13 +127,13 @@ class Engine:
         self.ask(action)
         return self.answer()
 
-    def picture(self) -> Frame:
+    def image(self) -> Frame:
         """What is seen now, (120, 160, 3), as the engine draws it."""
-        self.ask(PICTURE)
+        self.ask(IMAGE)
         return self.answer()
 
     def ask(self, what: int, pose: Pose = (0.0, 0.0, 0.0)) -> None:
-        """Ask for an action, or for RESET or PICTURE, without waiting for the answer."""
+        """Ask for an action, or for RESET or IMAGE, without waiting for the answer."""
         self.wait()
         if self._awaited is not None:
             raise EngineDied("it was interrupted while it acted")
@@ -141,10 +141,10 @@ class Engine:
             self._connection.sendall(REQUEST.pack(what, *pose))
         except OSError:
             raise EngineDied(self._last_words()) from None
-        self._awaited = RENDERED if what == PICTURE else self.size
+        self._awaited = RENDERED if what == IMAGE else self.size
 
     def answer(self) -> Frame:
-        """Wait for what was asked for: a picture, (height, width, 3)."""
+        """Wait for what was asked for: an image, (height, width, 3)."""
         assert self._awaited is not None
         width, height = self._awaited
         data = bytearray(POSE.size + width * height * 3)
@@ -207,7 +207,7 @@ def _stop(process: subprocess.Popen[bytes], connection: socket.socket, folder: P
 
 
 def check_size(size: Sequence[int]) -> tuple[int, int]:
-    """The (width, height) of pictures, if the engine can deliver them."""
+    """The (width, height) of images, if the engine can deliver them."""
     try:
         width, height = map(operator.index, size)
     except (TypeError, ValueError):

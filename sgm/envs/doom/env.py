@@ -15,11 +15,11 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.envs.vector import check_mask, first, info_of, is_number, require, spread_seeds
+from sgm.envs.vector import SeededVectorEnv, SingleEnv, check_mask, is_number, require, spread_seeds
 from sgm.errors import InputError
 
 from . import mazes as doom_mazes
-from .driver import ACTIONS, PICTURE, RENDERED, REPEAT, RESET, Frame
+from .driver import ACTIONS, IMAGE, RENDERED, REPEAT, RESET, Frame
 from .driver import IDLE as IDLE  # one of the actions, for whoever needs it
 from .engine import SIZE, Engine, EngineDied, check_size
 from .wad import DoomMap, MapError
@@ -80,7 +80,7 @@ class Tasks:
         return cls(poses[:, 0], poses[:, 1], np.repeat(list(levels), each))
 
 
-class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray, np.ndarray]):
+class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray]):
     """Many engines on one map, all at work at once.
 
     Observations are images, (n, height, width, 3) uint8: `observation`, what is seen, which is `achieved_goal`, too
@@ -163,16 +163,6 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
             self.close()
             raise
 
-    @property  # type: ignore[misc]
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The sub-environments' generators."""
-        return tuple(self._rngs)
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The sub-environments' seeds."""
-        return tuple(self._seeds)
-
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Frame], dict[str, Any]]:
@@ -229,7 +219,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
             return None
         self._check_open()
         images = np.zeros((self.num_envs, RENDERED[1], RENDERED[0], 3), np.uint8)
-        self._lose(self._ask(range(self.num_envs), lambda i: self.engines[i].ask(PICTURE), images))
+        self._lose(self._ask(range(self.num_envs), lambda i: self.engines[i].ask(IMAGE), images))
         return tuple(images)
 
     def close_extras(self, **_: Any) -> None:
@@ -341,7 +331,7 @@ class DoomMazeVectorEnv(gymnasium.vector.VectorEnv[dict[str, Frame], np.ndarray,
         return values | {f"_{key}": ~np.isnan(self.pose[:, 0]) for key in values}
 
 
-class DoomMazeEnv(gymnasium.Env[dict[str, Frame], np.int64]):
+class DoomMazeEnv(SingleEnv):
     """One engine as an ordinary goal environment: see `DoomMazeVectorEnv`, of which it is one row.
 
     Reset options: `start` and `goal` poses (x, y in map units, heading in degrees), `goal=None` for none; or `level`.
@@ -352,12 +342,11 @@ class DoomMazeEnv(gymnasium.Env[dict[str, Frame], np.int64]):
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 35 // REPEAT}  # noqa: RUF012 (Gymnasium's name and type)
 
+    reset_options = {**SingleEnv.reset_options, "level": "level"}  # noqa: RUF012
+
     def __init__(self, *, max_episode_steps: int | None = None, **settings: Any) -> None:
         """Start the engine; `settings` are those of `DoomMazeVectorEnv`."""
-        self.vector = DoomMazeVectorEnv(1, max_episode_steps=max_episode_steps, **settings)
-        self.render_mode = self.vector.render_mode
-        self.observation_space = self.vector.single_observation_space
-        self.action_space = self.vector.single_action_space
+        super().__init__(DoomMazeVectorEnv(1, max_episode_steps=max_episode_steps, **settings))
 
     @property
     def map(self) -> DoomMap:
@@ -369,24 +358,11 @@ class DoomMazeEnv(gymnasium.Env[dict[str, Frame], np.int64]):
         """Number of episodes that were lost because the engine died."""
         return self.vector.lost
 
-    def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[dict[str, Frame], dict[str, Any]]:
-        """Begin an episode; see the class for `options`."""
-        super().reset(seed=seed)
-        self.vector._rngs[0] = self.np_random
-        accepted = {"start": "starts", "goal": "goals", "level": "level"}
-        if unknown := sorted(set(options or {}) - set(accepted)):
-            raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}")
-        observation, infos = self.vector.reset(options={accepted[key]: value for key, value in (options or {}).items()})
-        return first(observation), info_of(infos)
-
     def step(self, action: np.int64) -> tuple[dict[str, Frame], float, bool, bool, dict[str, Any]]:
         """Act for four tics."""
         wanted = ", ".join(f"{number} ({name})" for number, name in enumerate(ACTIONS))
         require(self.action_space.contains(action), "action", action, f"one of {wanted}")
-        observation, reward, terminated, truncated, infos = self.vector.step(np.array([action]))
-        return first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info_of(infos)
+        return super().step(action)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
         """Whether `info` says that the goal is near; images alone do not tell."""
@@ -395,15 +371,6 @@ class DoomMazeEnv(gymnasium.Env[dict[str, Frame], np.int64]):
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
         """0 where `info` says that the goal is near, else −1; images alone do not tell."""
         return self.vector.compute_reward(achieved_goal, desired_goal, info)
-
-    def render(self) -> Frame | None:
-        """What is seen, (120, 160, 3), whatever the size of observations."""
-        images = self.vector.render()
-        return None if images is None else images[0]
-
-    def close(self) -> None:
-        """Stop the engine."""
-        self.vector.close()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,12 +15,12 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.utils import seeding
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
 from sgm.envs.point.mazes import PAD, Maze, load_maze
-from sgm.envs.vector import check_mask, is_number, require, spread_seeds
+from sgm.envs.vector import SeededVectorEnv, check_mask, is_number, require, spread_seeds
 from sgm.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -378,7 +378,7 @@ class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
         return {"success": success, "is_success": success, "position": self._position.copy()}
 
 
-class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarray]):
+class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.ndarray]):
     """`num_envs` points, each with its own goal and its own generator, moved as arrays; see `PointMazeEnv`.
 
     `reset(seed=s)` seeds sub-environment `i` with `s + i`. `reset(options=...)` accepts what a single environment does,
@@ -420,16 +420,6 @@ class PointMazeVectorEnv(PointMaze, VectorEnv[Observation, np.ndarray, np.ndarra
         self._positions, self._goals = np.full((2, num_envs, 2), np.nan)
         self._elapsed = np.zeros(num_envs, dtype=np.int64)
         self._finished = np.zeros(num_envs, dtype=np.bool_)
-
-    @property  # type: ignore[misc]
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The sub-environments' generators."""
-        return tuple(self._rngs)
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The sub-environments' seeds."""
-        return tuple(self._seeds)
 
     @property
     def positions(self) -> Floats:

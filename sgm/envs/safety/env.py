@@ -20,7 +20,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from numpy.typing import ArrayLike, NDArray
 
-from sgm.envs.vector import check_mask, first, info_of, is_number, require, spread_seeds
+from sgm.envs.vector import SeededVectorEnv, SingleEnv, check_mask, is_number, require, spread_seeds
 from sgm.errors import InputError
 from sgm.progress import progress_bar
 
@@ -42,12 +42,12 @@ Floats = NDArray[np.float64]
 Frame = NDArray[np.uint8]
 Observation = dict[str, Any]
 
-SIZE = 64  # side of pictures, pixels
-LEAST, RENDERED = 8, 256  # side of the smallest and of the largest picture, and of those of render()
+SIZE = 64  # side of images, pixels
+LEAST, RENDERED = 8, 256  # side of the smallest and of the largest image, and of those of render()
 RADIUS = 0.4  # a goal is reached within so many metres
 EPISODE_STEPS = 300
 SPINNING = 50.0  # rad/s, more than a robot can do even if something hits its nose
-PICTURES = 128  # drawn at once, at least
+IMAGES = 128  # drawn at once, at least
 ODOMETRY = ("x", "y", "heading", "forward", "sideways", "turning")  # m, m, rad, m/s, m/s, rad/s
 
 
@@ -57,7 +57,7 @@ class Tasks:
 
     Attributes:
         starts: (n, 3) x, y in m and heading in rad.
-        goals: (n, 3) likewise; the goal's picture is what is seen there.
+        goals: (n, 3) likewise; the goal's image is what is seen there.
     """
 
     starts: Floats
@@ -85,7 +85,7 @@ class Tasks:
         )
 
 
-class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, np.ndarray]):
+class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray]):
     """Many robots, each alone in rooms of one layout, moved and seen for by as many processes as there are cores.
 
     Observations are `observation`, (n, size, size, 3) uint8, what is seen; `odometry`, (n, 6) float32: x and y in m,
@@ -104,7 +104,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
     (3,) poses; `goals=None` for episodes without a goal; and `reset_mask`, (n,) bool: reset only these, and read only
     these rows. What is not given is drawn uniformly over the layout, at rest.
 
-    With `pictures=False` there is no `observation`, and nothing is drawn except goals that are given: goals that are
+    With `images=False` there is no `observation`, and nothing is drawn except goals that are given: goals that are
     not given are none. `look` draws what is seen when it is needed.
 
     Autoreset is disabled: an episode that is over can be acted on until it is reset.
@@ -130,7 +130,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         layout_seed: int = 0,
         size: int = SIZE,
         workers: int | None = None,
-        pictures: bool = True,
+        images: bool = True,
         max_episode_steps: int | None = EPISODE_STEPS,
         render_mode: str | None = None,
     ) -> None:
@@ -140,9 +140,9 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
             num_envs: number of robots.
             layout: where; `generate(layout_seed)` unless given.
             layout_seed: which of the layouts.
-            size: side of pictures, pixels.
+            size: side of images, pixels.
             workers: number of processes; None: as many as there are cores to use. The result is the same.
-            pictures: whether observations have pictures.
+            images: whether observations have images.
             max_episode_steps: truncate after this many steps; None: never.
             render_mode: None or "rgb_array", what is seen, with more pixels.
         """
@@ -150,7 +150,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         wanted = "a Layout: generate(seed) or Layout.from_dict(...) of sgm.envs.safety.layouts"
         require(layout is None or isinstance(layout, Layout), "layout", layout, wanted)
         whole = isinstance(size, (int, np.integer)) and LEAST <= size <= RENDERED
-        require(whole, "size", size, f"the side of pictures, {LEAST} to {RENDERED} pixels")
+        require(whole, "size", size, f"the side of images, {LEAST} to {RENDERED} pixels")
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
         workers = min(num_envs, cores) if workers is None else workers
         require(is_number(workers, 1), "workers", workers, "a number of processes, 1 or more, or None for one per core")
@@ -158,11 +158,11 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         require(can_last, "max_episode_steps", max_episode_steps, "1 or more, or None for no limit")
         require(render_mode in (None, "rgb_array"), "render_mode", render_mode, "None or 'rgb_array'")
         self.layout = generate(layout_seed) if layout is None else layout
-        self.num_envs, self.size, self.pictures = num_envs, int(size), bool(pictures)
+        self.num_envs, self.size, self.images = num_envs, int(size), bool(images)
         self.max_episode_steps, self.render_mode = max_episode_steps, render_mode
-        picture = spaces.Box(0, 255, (self.size, self.size, 3), np.uint8)
-        contents: dict[str, Any] = {"observation": picture} if pictures else {}
-        contents |= {"odometry": self._odometry_space(), "desired_goal": picture}
+        image = spaces.Box(0, 255, (self.size, self.size, 3), np.uint8)
+        contents: dict[str, Any] = {"observation": image} if images else {}
+        contents |= {"odometry": self._odometry_space(), "desired_goal": image}
         self.single_observation_space = spaces.Dict(contents)
         self.single_action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -172,19 +172,9 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         self.elapsed = np.zeros(num_envs, np.int64)
         self._begun = np.zeros(num_envs, np.bool_)
         self._rngs, self._seeds = map(list, zip(*(seeding.np_random() for _ in range(num_envs)), strict=True))
-        self._capacity = max(num_envs, PICTURES)
+        self._capacity = max(num_envs, IMAGES)
         self.workers = Workers(workers, self.layout, num_envs, self._capacity, self.size, RENDERED)
         self._state = self.workers.shared.state
-
-    @property  # type: ignore[misc]
-    def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The sub-environments' generators."""
-        return tuple(self._rngs)
-
-    @property
-    def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The sub-environments' seeds."""
-        return tuple(self._seeds)
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
@@ -246,7 +236,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         require(fits, "poses", poses, "(m, 3) finite x, y in metres and heading in radians")
         size = self.size if size is None else size
         require(is_number(size, 1, RENDERED), "size", size, f"a side of 1 to {RENDERED} pixels")
-        room = self.workers.shared.pictures
+        room = self.workers.shared.images
         at_once = min(self._capacity, len(room) // (size * size * 3))
         seen = np.empty((len(poses), size, size, 3), np.uint8)
         for low in range(0, len(poses), at_once):
@@ -279,7 +269,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
             if options.get(name) is not None:
                 poses[chosen] = self._check_poses(options[name], name)[chosen]
                 self._check_free(poses, name, chosen)
-        draw_starts, draw_goals = options.get("starts") is None, "goals" not in options and self.pictures
+        draw_starts, draw_goals = options.get("starts") is None, "goals" not in options and self.images
         if draw_starts or draw_goals:
             for i in chosen.tolist():
                 start, goal = self.layout.draw_poses(self._rngs[i], 2)
@@ -328,7 +318,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
 
     def _observation(self) -> Observation:
         observation: Observation = {"odometry": self._odometry(), "desired_goal": self.goal_seen.copy()}
-        if self.pictures:
+        if self.images:
             seen = np.zeros_like(self.goal_seen)
             seen[self._begun] = self.see(self._poses()[self._begun])
             observation = {"observation": seen, **observation}
@@ -347,7 +337,7 @@ class SafetyRoomsVectorEnv(gymnasium.vector.VectorEnv[Observation, np.ndarray, n
         return values | {f"_{key}": self._begun.copy() for key in values}
 
 
-class SafetyRoomsEnv(gymnasium.Env[Observation, np.ndarray]):
+class SafetyRoomsEnv(SingleEnv):
     """One robot as an ordinary environment: see `SafetyRoomsVectorEnv`, of which it is one row.
 
     Reset options: `start` and `goal` poses (x and y in m, heading in rad), `goal=None` for none.
@@ -361,59 +351,14 @@ class SafetyRoomsEnv(gymnasium.Env[Observation, np.ndarray]):
         "render_fps": SafetyRoomsVectorEnv.metadata["render_fps"],
     }
 
-    def __init__(
-        self,
-        layout: Layout | None = None,
-        *,
-        layout_seed: int = 0,
-        size: int = SIZE,
-        max_episode_steps: int | None = None,
-        render_mode: str | None = None,
-    ) -> None:
-        """Start its process; for the arguments see `SafetyRoomsVectorEnv`."""
-        self.vector = SafetyRoomsVectorEnv(
-            1,
-            layout=layout,
-            layout_seed=layout_seed,
-            size=size,
-            max_episode_steps=max_episode_steps,
-            render_mode=render_mode,
-        )
-        self.render_mode = render_mode
-        self.observation_space = self.vector.single_observation_space
-        self.action_space = self.vector.single_action_space
+    def __init__(self, layout: Layout | None = None, *, max_episode_steps: int | None = None, **settings: Any) -> None:
+        """Start its process; `settings` are those of `SafetyRoomsVectorEnv`."""
+        super().__init__(SafetyRoomsVectorEnv(1, layout=layout, max_episode_steps=max_episode_steps, **settings))
 
     @property
     def layout(self) -> Layout:
         """Where."""
         return self.vector.layout
-
-    def reset(
-        self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
-    ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; see the class for `options`."""
-        super().reset(seed=seed)
-        self.vector._rngs[0] = self.np_random
-        accepted = {"start": "starts", "goal": "goals"}
-        if unknown := sorted(set(options or {}) - set(accepted)):
-            raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}")
-        observation, infos = self.vector.reset(options={accepted[key]: value for key, value in (options or {}).items()})
-        return first(observation), info_of(infos)
-
-    def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Act for 0.1 s: (2,) force forward and turning rate, −1 to 1."""
-        actions = np.asarray(action, np.float64)[None]
-        observation, reward, terminated, truncated, infos = self.vector.step(actions)
-        return first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), info_of(infos)
-
-    def render(self) -> Frame | None:
-        """What is seen, (256, 256, 3), whatever the size of observations."""
-        pictures = self.vector.render()
-        return None if pictures is None else pictures[0]
-
-    def close(self) -> None:
-        """Stop the process."""
-        self.vector.close()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -421,7 +366,7 @@ class Rollouts:
     """Random exploration.
 
     Attributes:
-        frames: (episodes, steps + 1, size, size, 3) uint8 pictures.
+        frames: (episodes, steps + 1, size, size, 3) uint8 images.
         odometry: (episodes, steps + 1, 6) float32, see `SafetyRoomsVectorEnv`.
         actions: (episodes, steps, 2) float32 actions between them.
     """
@@ -454,7 +399,7 @@ def explore(env: SafetyRoomsVectorEnv, episodes: int, steps: int, seed: int, *, 
     """Smooth random actions from random poses; the same whatever the number of robots and of processes.
 
     Args:
-        env: where; with or without pictures.
+        env: where; with or without images.
         episodes: number of episodes.
         steps: actions of an episode, whatever the limit of `env`.
         seed: of starts and actions.
@@ -479,6 +424,6 @@ def explore(env: SafetyRoomsVectorEnv, episodes: int, steps: int, seed: int, *, 
                     act[:used] = taken[rows, step - 1]
                     observation, *_ = env.step(act)
                     bar.update(used)
-                seen = observation["observation"][:used] if env.pictures else env.look(np.arange(used))
+                seen = observation["observation"][:used] if env.images else env.look(np.arange(used))
                 frames[rows, step], odometry[rows, step] = seen, observation["odometry"][:used]
     return Rollouts(frames, odometry, taken)

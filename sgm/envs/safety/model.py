@@ -220,7 +220,7 @@ TEXTURE_MAKERS: dict[str, Callable[[], Frame]] = {
 
 
 def png(image: Frame) -> bytes:
-    """A image, (height, width, 3) uint8, as a PNG file."""
+    """An image, (height, width, 3) uint8, as a PNG file."""
     height, width, _ = image.shape
 
     def chunk(name: bytes, data: bytes) -> bytes:

@@ -1,7 +1,7 @@
 """Processes that share the work on robots.
 
 They are started as programs of their own, not forked: they need no guard in anybody's main module, and whoever asks
-for pictures needs no OpenGL in their own process. Linux and macOS only.
+for images needs no OpenGL in their own process. Linux and macOS only.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from sgm.errors import SGMError
 
 from .layouts import Layout
-from .worker import NoPictures, Shared
+from .worker import NoImages, Shared
 
 WORKER = "sgm.envs.safety.worker"
 PATIENCE = 300.0  # seconds without an answer after which a worker counts as dead
@@ -43,16 +43,16 @@ class Workers:
         shared: the arrays they work on.
     """
 
-    def __init__(self, number: int, layout: Layout, robots: int, pictures: int, size: int, largest: int) -> None:
-        """Start them; `size` is the side of pictures, `pictures` how many at once, `largest` the largest side."""
+    def __init__(self, number: int, layout: Layout, robots: int, images: int, size: int, largest: int) -> None:
+        """Start them; `size` is the side of images, `images` how many at once, `largest` the largest side."""
         self.number, self.layout = number, layout
         self._file = _memory_file()
         weakref.finalize(self, os.close, self._file)
-        room = max(pictures * size * size, largest * largest) * 3
+        room = max(images * size * size, largest * largest) * 3
         self._settings = {
             "size": size,
             "gl": os.environ.get("MUJOCO_GL"),
-            "shared": {"file": self._file, "robots": robots, "pictures": pictures, "bytes_of_pictures": room},
+            "shared": {"file": self._file, "robots": robots, "images": images, "bytes_of_images": room},
         }
         self.shared = Shared(**self._settings["shared"])  # type: ignore[arg-type]
         self._start()
@@ -102,7 +102,7 @@ class Workers:
                 for connection in answers:
                     assert isinstance(connection, Connection)
                     if (problem := connection.recv()) is not None:
-                        raise NoPictures(problem)
+                        raise NoImages(problem)
                     busy.remove(connection)
                     idle.append(connection)
         except (EOFError, OSError):
@@ -153,7 +153,7 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]], connections: Sequence[Co
 
 
 def check() -> str:
-    """The OpenGL that pictures are drawn with, found out in a process of its own; NoPictures if there is none."""
+    """The OpenGL that images are drawn with, found out in a process of its own; NoImages if there is none."""
     found = subprocess.run(
         [sys.executable, "-m", WORKER],
         capture_output=True,
@@ -162,5 +162,5 @@ def check() -> str:
         env={**_environment(), **({"MUJOCO_GL": os.environ["MUJOCO_GL"]} if "MUJOCO_GL" in os.environ else {})},
     )
     if found.returncode:
-        raise NoPictures(found.stderr.strip().rpartition("\n")[2])
+        raise NoImages(found.stderr.strip().rpartition("\n")[2])
     return found.stdout.strip()

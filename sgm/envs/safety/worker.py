@@ -1,6 +1,6 @@
 """The process that moves robots and draws what they see, for `sgm.envs.safety.pool`.
 
-What it knows of either is in memory shared with others like it: a robot is a row of numbers and a picture is a pose, so
+What it knows of either is in memory shared with others like it: a robot is a row of numbers and an image is a pose, so
 that any of them can do any part of the work, in any order, with the same result.
 """
 
@@ -38,7 +38,7 @@ ON = ("", "enable", "enabled", "on", "true", "1")  # any,
 SCREEN = {"glx": "glfw"}  # and one by another name
 
 
-class NoPictures(SGMError, RuntimeError):
+class NoImages(SGMError, RuntimeError):
     """There is no OpenGL here that works without a screen."""
 
 
@@ -49,14 +49,14 @@ class Shared:
         state: (robots, STATE) float64.
         actions: (robots, 2) float64.
         touched: (robots,) uint8, whether a robot touches a pillar.
-        poses: (pictures, 3) float64, from where to look.
-        pictures: (pictures · side · side · 3,) uint8, what is seen.
+        poses: (images, 3) float64, from where to look.
+        images: (images · side · side · 3,) uint8, what is seen.
     """
 
-    def __init__(self, file: int, robots: int, pictures: int, bytes_of_pictures: int) -> None:
+    def __init__(self, file: int, robots: int, images: int, bytes_of_images: int) -> None:
         """Map a file, by its descriptor; it grows to what is needed."""
-        shapes = {"state": (robots, STATE), "actions": (robots, 2), "poses": (pictures, 3)}
-        length = sum(8 * rows * columns for rows, columns in shapes.values()) + robots + bytes_of_pictures
+        shapes = {"state": (robots, STATE), "actions": (robots, 2), "poses": (images, 3)}
+        length = sum(8 * rows * columns for rows, columns in shapes.values()) + robots + bytes_of_images
         if os.fstat(file).st_size < length:
             os.ftruncate(file, length)
         memory = mmap.mmap(file, length)
@@ -67,7 +67,7 @@ class Shared:
             offset += arrays[name].nbytes
         self.state, self.actions, self.poses = arrays["state"], arrays["actions"], arrays["poses"]
         self.touched: Frame = np.frombuffer(memory, np.uint8, robots, offset)
-        self.pictures: Frame = np.frombuffer(memory, np.uint8, bytes_of_pictures, offset + robots)
+        self.images: Frame = np.frombuffer(memory, np.uint8, bytes_of_images, offset + robots)
 
 
 class Physics:
@@ -192,14 +192,14 @@ def open_context(
     """The name of an OpenGL that draws without a screen, a context of it, current, and what could be prepared in it.
 
     Args:
-        size: side of pictures.
+        size: side of images.
         wanted: the user's MUJOCO_GL; None or "": the first of EGL and OSMesa that works (on macOS: CGL).
         prepare: called with the context current; if it fails, the next one is tried.
         load: imports a module.
     """
     wanted = (wanted or "").strip().lower()
     if wanted in OFF:
-        raise NoPictures(f"MUJOCO_GL is {wanted!r}, so that nothing can be drawn: unset it, or set it to egl or osmesa")
+        raise NoImages(f"MUJOCO_GL is {wanted!r}, so that nothing can be drawn: unset it, or set it to egl or osmesa")
     found = "cgl" if sys.platform == "darwin" else "egl osmesa"
     reasons = []
     for name in (found if wanted in ON else SCREEN.get(wanted, wanted)).split():
@@ -214,14 +214,14 @@ def open_context(
             reasons.append(f"{name}: {' '.join(str(error).split()) or type(error).__name__}")
             for module in [key for key in sys.modules if key.partition(".")[0] == "OpenGL" or key == f"mujoco.{name}"]:
                 del sys.modules[module]  # PyOpenGL binds to one platform when it is imported
-    raise NoPictures(
+    raise NoImages(
         f"no OpenGL works here without a screen ({'; '.join(reasons)}). On Debian or Ubuntu install {PACKAGES} "
         "with apt-get; MUJOCO_GL=egl or MUJOCO_GL=osmesa makes the choice yours"
     )
 
 
 def _mujoco() -> Any:
-    """MuJoCo without its choice of OpenGL, which fails where there is none: ours comes with the first picture."""
+    """MuJoCo without its choice of OpenGL, which fails where there is none: ours comes with the first image."""
     before = os.environ.get("MUJOCO_GL")
     os.environ["MUJOCO_GL"] = "disable"
     try:
@@ -251,10 +251,10 @@ def _work() -> None:
                     eye = eye or Eye(layout, settings["size"], settings["gl"])
                     length = size * size * 3
                     for row in rows:
-                        picture = shared.pictures[row * length : (row + 1) * length].reshape(size, size, 3)
-                        eye.see(shared.poses[row], picture)
+                        image = shared.images[row * length : (row + 1) * length].reshape(size, size, 3)
+                        eye.see(shared.poses[row], image)
                 connection.send(None)
-            except NoPictures as error:
+            except NoImages as error:
                 connection.send(str(error))
     except (EOFError, OSError):
         pass
@@ -269,7 +269,7 @@ def _check() -> None:
 
     try:
         eye = Eye(generate(rooms=(1, 1), pillars=0, hazards=0), 8, os.environ.get("MUJOCO_GL"))
-    except NoPictures as error:
+    except NoImages as error:
         sys.exit(str(error))
     print(eye.gl)
     eye.close()

@@ -124,17 +124,17 @@ def test_one_seed_gives_one_episode_whatever_was_before(envs):
         np.testing.assert_array_equal(one[0]["observation"][0], one[0]["observation"][1])
 
 
-def test_pictures_have_the_size_that_was_asked_for_and_rendering_gives_the_engines_own(envs, env):
+def test_images_have_the_size_that_was_asked_for_and_rendering_gives_the_engines_own(envs, env):
     observation, _ = envs.reset(seed=1)
     assert observation["observation"].shape == (2, 30, 40, 3)
-    pictures = envs.render()
-    assert [picture.shape for picture in pictures] == [(120, 160, 3)] * 2
-    small = cv2.resize(pictures[0], (40, 30), interpolation=cv2.INTER_AREA)
+    images = envs.render()
+    assert [image.shape for image in images] == [(120, 160, 3)] * 2
+    small = cv2.resize(images[0], (40, 30), interpolation=cv2.INTER_AREA)
     np.testing.assert_array_equal(small, observation["observation"][0])
     env.reset(seed=1)
-    np.testing.assert_array_equal(env.render(), pictures[0])
+    np.testing.assert_array_equal(env.render(), images[0])
     engine = Engine(SMALL, size=(160, 120))
-    np.testing.assert_array_equal(engine.reset(tuple(envs.pose[0])), pictures[0])
+    np.testing.assert_array_equal(engine.reset(tuple(envs.pose[0])), images[0])
     engine.close()
 
 
@@ -450,8 +450,8 @@ def test_a_map_in_the_oldest_format_looks_the_same(envs, tmp_path):
 
 def test_a_map_may_bring_its_own_textures(tmp_path):
     own = SMALL.retextured(["MYWALL"])
-    picture = cv2.imencode(".png", np.full((64, 64, 3), (255, 0, 255), np.uint8))[1].tobytes()
-    textures = [("TX_START", b""), ("MYWALL", picture), ("TX_END", b"")]
+    image = cv2.imencode(".png", np.full((64, 64, 3), (255, 0, 255), np.uint8))[1].tobytes()
+    textures = [("TX_START", b""), ("MYWALL", image), ("TX_END", b"")]
     write_lumps(tmp_path / "own.wad", [("MAP05", b""), ("TEXTMAP", own.text().encode()), ("ENDMAP", b""), *textures])
     engine = Engine(DoomMap.read(tmp_path / "own.wad"))
     seen = engine.reset(HERE)

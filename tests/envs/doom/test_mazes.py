@@ -41,7 +41,7 @@ def test_the_default_maze_is_of_the_papers_kind():
     assert maze != generate(2) and maze == generate(1)
     worn = Counter(side["texturemiddle"] for side in maze.sides)
     assert worn.keys() == set(TEXTURES)
-    assert len(maze.sides) > 5 * len(worn)  # so that one picture does not say where one is
+    assert len(maze.sides) > 5 * len(worn)  # so that one image does not say where one is
 
 
 @given(mazes())

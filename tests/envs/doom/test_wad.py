@@ -882,7 +882,7 @@ def test_what_acts_on_its_own_can_be_taken_out():
 # From above
 
 
-def test_a_picture_shows_what_stops_the_player_and_what_does_not():
+def test_an_image_shows_what_stops_the_player_and_what_does_not():
     figure = pytest.importorskip("matplotlib.figure").Figure()
     ax = figure.subplots()
     draw_map(ax, room())

@@ -466,7 +466,7 @@ def test_seeds_may_be_listed_and_must_be_as_many_as_sub_environments():
         PointMazeVectorEnv(2, **SMALL, autoreset_mode="Never")
 
 
-# Pictures
+# Images
 
 
 def test_a_frame_shows_walls_the_point_and_its_goal():

@@ -1,4 +1,4 @@
-"""SafetyRooms: the robot moves as published, costs are Safety Gym's, pictures are drawn only if somebody looks."""
+"""SafetyRooms: the robot moves as published, costs are Safety Gym's, images are drawn only if somebody looks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ mujoco = pytest.importorskip("mujoco")
 safety = pytest.importorskip("sgm.envs.safety.env")
 from sgm.envs.safety.model import TIMESTEP, physics, png, scenery  # noqa: E402
 from sgm.envs.safety.pool import WorkerDied, check  # noqa: E402
-from sgm.envs.safety.worker import FRAME_SKIP, STATE, NoPictures, Physics, open_context  # noqa: E402
+from sgm.envs.safety.worker import FRAME_SKIP, STATE, NoImages, Physics, open_context  # noqa: E402
 
 SafetyRoomsEnv, SafetyRoomsVectorEnv = safety.SafetyRoomsEnv, safety.SafetyRoomsVectorEnv
 Tasks, explore, wander = safety.Tasks, safety.explore, safety.wander
@@ -39,10 +39,10 @@ REST = (np.nan, np.nan)
 
 try:
     check()
-    NO_PICTURES = ""
-except NoPictures as error:
-    NO_PICTURES = str(error)
-draws = pytest.mark.skipif(bool(NO_PICTURES), reason=NO_PICTURES)
+    NO_IMAGES = ""
+except NoImages as error:
+    NO_IMAGES = str(error)
+draws = pytest.mark.skipif(bool(NO_IMAGES), reason=NO_IMAGES)
 
 
 def square(side: float, **more) -> Layout:
@@ -62,7 +62,7 @@ def envs():
 @pytest.fixture(scope="module")
 def blind():
     """Two robots that see nothing unless somebody looks."""
-    env = SafetyRoomsVectorEnv(2, layout=SMALL, size=SIDE, workers=1, pictures=False)
+    env = SafetyRoomsVectorEnv(2, layout=SMALL, size=SIDE, workers=1, images=False)
     yield env
     env.close()
 
@@ -226,7 +226,7 @@ def test_a_wall_stops_the_robot_and_costs_nothing(blind):
 
 def test_touching_a_pillar_costs_one_as_long_as_it_lasts():
     layout = square(3.0, pillars=((2.0, 1.5, 0.12),), colours=("#ffffff",))
-    env = SafetyRoomsVectorEnv(1, layout=layout, pictures=False)
+    env = SafetyRoomsVectorEnv(1, layout=layout, images=False)
     env.reset(options={"starts": (1.2, 1.5, 0.0)})
     gaps, costs = [], []
     for action in [FORWARD] * 12 + [(-1.0, 0.0)] * 5:
@@ -270,13 +270,13 @@ def test_odometry_is_pose_and_velocity_in_the_robots_own_frame(blind):
 
 @draws
 def test_what_is_seen_is_where_it_is():
-    """A red disc ahead on the left is in the left of the picture, and moves to the right as the robot turns left."""
+    """A red disc ahead on the left is in the left of the image, and moves to the right as the robot turns left."""
     layout = square(4.0, hazards=((2.0, 2.0, 0.3),))
     env = SafetyRoomsVectorEnv(1, layout=layout)
     ahead = np.array([(1.2, 1.7, heading) for heading in (0.0, 0.36, 0.8)])
     places = []
-    for picture in env.see(ahead).astype(int):
-        red = (picture[..., 0] > 120) & (picture[..., 1] < 90)
+    for image in env.see(ahead).astype(int):
+        red = (image[..., 0] > 120) & (image[..., 1] < 90)
         rows, columns = np.nonzero(red)
         assert 50 < red.sum() < 600 and rows.min() > 20
         places.append(columns.mean())
@@ -297,17 +297,17 @@ def test_the_camera_is_safety_gyms():
 
 
 @draws
-def test_pictures_tell_places_apart_and_are_always_the_same(envs):
+def test_images_tell_places_apart_and_are_always_the_same(envs):
     poses = SMALL.draw_poses(np.random.default_rng(0), 300)  # more than are drawn at once
     with pytest.raises(InputError, match="size is 999"):
         envs.see(poses, size=999)
-    pictures = envs.see(poses)
-    np.testing.assert_array_equal(pictures, envs.see(poses))
-    np.testing.assert_array_equal(pictures[[7]], envs.see(poses[[7]]))
+    images = envs.see(poses)
+    np.testing.assert_array_equal(images, envs.see(poses))
+    np.testing.assert_array_equal(images[[7]], envs.see(poses[[7]]))
     other = SafetyRoomsVectorEnv(1, layout=SMALL, size=SIDE)
-    np.testing.assert_array_equal(pictures[:20], other.see(poses[:20]))
+    np.testing.assert_array_equal(images[:20], other.see(poses[:20]))
     other.close()
-    assert len(np.unique(pictures.reshape(300, -1), axis=0)) == 300 and pictures.std() > 30
+    assert len(np.unique(images.reshape(300, -1), axis=0)) == 300 and images.std() > 30
     assert envs.see(np.empty((0, 3))).shape == (0, SIDE, SIDE, 3)
 
 
@@ -323,7 +323,7 @@ def test_looking_shows_the_observation(envs):
 
 
 @draws
-def test_without_pictures_nothing_is_drawn_unless_asked_for(blind, monkeypatch):
+def test_without_images_nothing_is_drawn_unless_asked_for(blind, monkeypatch):
     asked = []
     run = blind.workers.run
     monkeypatch.setattr(blind.workers, "run", lambda what, *more: (asked.append(what), run(what, *more)))
@@ -339,10 +339,10 @@ def test_without_pictures_nothing_is_drawn_unless_asked_for(blind, monkeypatch):
 
 def test_physics_needs_no_opengl(monkeypatch):
     monkeypatch.setenv("MUJOCO_GL", "off")
-    env = SafetyRoomsVectorEnv(1, layout=SMALL, pictures=False)
+    env = SafetyRoomsVectorEnv(1, layout=SMALL, images=False)
     env.reset(seed=0)
     assert env.step([FORWARD])[4]["pose"].shape == (1, 3)
-    with pytest.raises(NoPictures, match="MUJOCO_GL is 'off', so that nothing can be drawn: unset it, or set it to"):
+    with pytest.raises(NoImages, match="MUJOCO_GL is 'off', so that nothing can be drawn: unset it, or set it to"):
         env.look([0])
     assert env.step([FORWARD])[4]["pose"].shape == (1, 3)
     env.close()
@@ -356,9 +356,9 @@ def test_if_no_opengl_works_it_is_said_what_to_install(monkeypatch):
         tried.append(name)
         raise OSError(f"no library for {name}")
 
-    with pytest.raises(NoPictures, match=r"egl: no library .*; osmesa: .*libegl1 .*libgl1-mesa-dri .*or libosmesa6"):
+    with pytest.raises(NoImages, match=r"egl: no library .*; osmesa: .*libegl1 .*libgl1-mesa-dri .*or libosmesa6"):
         open_context(8, None, lambda: None, load)
-    with pytest.raises(NoPictures, match=r"works here without a screen \(osmesa: no library"):
+    with pytest.raises(NoImages, match=r"works here without a screen \(osmesa: no library"):
         open_context(8, "OSMesa ", lambda: None, load)
     assert tried == ["mujoco.egl", "mujoco.osmesa", "mujoco.osmesa"]
 
@@ -383,7 +383,7 @@ def test_the_number_of_processes_makes_no_difference():
     actions = wander(np.random.default_rng(0), 7, 10)
     runs = []
     for workers in (1, 3):
-        env = SafetyRoomsVectorEnv(7, layout=SMALL, workers=workers, pictures=False)
+        env = SafetyRoomsVectorEnv(7, layout=SMALL, workers=workers, images=False)
         runs.append([env.reset(seed=1), *(env.step(actions[:, step]) for step in range(10))])
         env.close()
     assert all(same(one[0], other[0]) and same(one[-1], other[-1]) for one, other in zip(*runs, strict=True))
@@ -486,7 +486,7 @@ def test_random_actions_are_smooth_mostly_forward_and_cover_the_rooms():
     assert actions.dtype == np.float32 and abs(actions).max() <= 1
     assert 0.6 < (actions[..., 0] > 0).mean() < 0.75 and abs(actions[..., 1].mean()) < 0.1
     assert abs(np.diff(actions, axis=1)).mean() < 0.35
-    env = SafetyRoomsVectorEnv(24, layout=SMALL, pictures=False)
+    env = SafetyRoomsVectorEnv(24, layout=SMALL, images=False)
     env.reset(seed=0)
     places = np.array([env.step(actions[:, step])[4]["pose"][:, :2] for step in range(120)])
     env.close()
@@ -514,14 +514,14 @@ def test_it_is_registered_without_being_loaded_and_limits_itself_to_300_steps(en
 
 
 @draws
-def test_rendering_gives_larger_pictures(env, envs):
+def test_rendering_gives_larger_images(env, envs):
     env.reset(seed=1)
     envs.reset(seed=[1, 2, 1])
-    pictures = envs.render()
-    assert [picture.shape for picture in pictures] == [(256, 256, 3)] * 3
-    np.testing.assert_array_equal(env.render(), pictures[0])
-    np.testing.assert_array_equal(pictures[0], pictures[2])
-    coarse = pictures[0][:240, :240].reshape(SIDE, 10, SIDE, 10, 3).mean((1, 3))
+    images = envs.render()
+    assert [image.shape for image in images] == [(256, 256, 3)] * 3
+    np.testing.assert_array_equal(env.render(), images[0])
+    np.testing.assert_array_equal(images[0], images[2])
+    coarse = images[0][:240, :240].reshape(SIDE, 10, SIDE, 10, 3).mean((1, 3))
     assert np.corrcoef(coarse.ravel(), envs.look([0]).ravel())[0, 1] > 0.7  # the same view
     assert SafetyRoomsEnv.metadata["render_fps"] == 10
 
@@ -577,7 +577,7 @@ def test_poses_that_are_none_are_refused(blind, poses):
     ("settings", "message"),
     [
         ({"num_envs": 0}, "num_envs is 0; give a number of robots, 1 or more"),
-        ({"size": 4}, "size is 4; give the side of pictures, 8 to 256 pixels"),
+        ({"size": 4}, "size is 4; give the side of images, 8 to 256 pixels"),
         ({"size": (64, 64)}, r"size is \(64, 64\); give"),
         ({"workers": 0}, "workers is 0; give a number of processes, 1 or more, or None"),
         ({"max_episode_steps": 0}, "max_episode_steps is 0; give 1 or more, or None for no limit"),
@@ -619,7 +619,7 @@ def test_what_is_missing_is_said_with_how_to_get_it(monkeypatch, missing):
 def test_a_dead_process_is_an_error_and_the_next_reset_goes_on(how, monkeypatch):
     monkeypatch.setattr("sgm.envs.safety.pool.PATIENCE", 0.5 if how == signal.SIGSTOP else 60.0)
     monkeypatch.setattr("sgm.envs.safety.pool.FAREWELL", 0.5)
-    env = SafetyRoomsVectorEnv(4, layout=SMALL, workers=2, pictures=False)
+    env = SafetyRoomsVectorEnv(4, layout=SMALL, workers=2, images=False)
     env.reset(options={"starts": HERE})
     env.step([FORWARD] * 4) if how == signal.SIGKILL else None
     os.kill(env.workers.processes[1].pid, how)
@@ -634,7 +634,7 @@ def test_a_dead_process_is_an_error_and_the_next_reset_goes_on(how, monkeypatch)
 
 def test_a_process_that_does_not_start_says_why(monkeypatch):
     monkeypatch.setattr("sgm.envs.safety.pool.WORKER", "sgm.envs.no_such_module")
-    env = SafetyRoomsVectorEnv(1, layout=SMALL, pictures=False)
+    env = SafetyRoomsVectorEnv(1, layout=SMALL, images=False)
     env.reset(seed=0)
     with pytest.raises(WorkerDied, match="No module named sgm.envs.no_such_module"):
         env.step([FORWARD])
@@ -642,7 +642,7 @@ def test_a_process_that_does_not_start_says_why(monkeypatch):
 
 
 def test_processes_end_with_their_environment():
-    env = SafetyRoomsVectorEnv(2, layout=SMALL, workers=2, pictures=False)
+    env = SafetyRoomsVectorEnv(2, layout=SMALL, workers=2, images=False)
     env.reset(seed=0)
     env.step([FORWARD] * 2)
     processes = env.workers.processes
@@ -664,13 +664,13 @@ def test_who_forgets_to_close_hears_nothing_about_it():
     assert (done.stdout, done.stderr) == ("(16, 16, 3)\n", "")
 
 
-def test_the_scenery_needs_no_files_and_a_picture_is_a_png(tmp_path):
+def test_the_scenery_needs_no_files_and_an_image_is_a_png(tmp_path):
     xml, files = scenery(SMALL, 32)
     assert {"floor.png"} < set(files) and all(data.startswith(b"\x89PNG") for data in files.values())
     assert mujoco.MjModel.from_xml_string(xml, files).ngeom < 20
-    image = pytest.importorskip("matplotlib.image")
-    picture = np.random.default_rng(0).integers(256, size=(5, 7, 3)).astype(np.uint8)
-    (tmp_path / "picture.png").write_bytes(png(picture))
-    np.testing.assert_array_equal(np.round(image.imread(tmp_path / "picture.png") * 255), picture)
+    reader = pytest.importorskip("matplotlib.image")
+    image = np.random.default_rng(0).integers(256, size=(5, 7, 3)).astype(np.uint8)
+    (tmp_path / "image.png").write_bytes(png(image))
+    np.testing.assert_array_equal(np.round(reader.imread(tmp_path / "image.png") * 255), image)
     bare = dataclasses.replace(SMALL, pillars=(), colours=(), hazards=())
     assert mujoco.MjModel.from_xml_string(*scenery(bare, 32)).ngeom < 15
