@@ -35,7 +35,7 @@ from sgm.learning.encoders import (
     to_input,
 )
 from sgm.learning.loop import copy_weights, load_network, save_network, train_network
-from sgm.learning.pairs import VECTORS, Rows, as_rows, settle
+from sgm.learning.pairs import VECTORS, Rows, as_rows, hold_out, settle
 from sgm.learning.tensors import read_tensors
 
 from .actions import ActionSpace, taken_actions
@@ -214,7 +214,7 @@ def train(
     *,
     seed: int = 0,
     device: str = "auto",
-    checkpoint: Path | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
     patience: int = 0,
     full_speed: bool = False,
@@ -227,7 +227,7 @@ def train(
     told independently of each other. Floats are continuous: they are regressed, and stay between the least and the
     greatest ones in the experience.
 
-    The last twentieth of the episodes is held out, where there are 20 or more: of all weights that are checked on it
+    The last twentieth of the episodes is held out, where there are 10 or more: of all weights that are checked on it
     during training, the best are kept. See `sgm.controllers.quality` for what the controller has learned.
 
     Args:
@@ -263,7 +263,7 @@ def train(
     if config.continuous:
         network.low.copy_(torch.from_numpy(encoded[rows.left > 0].min(axis=0)))
         network.high.copy_(torch.from_numpy(encoded[rows.left > 0].max(axis=0)))
-    kept, held_out = _hold_out(rows)
+    kept, held_out = hold_out(data, rows)
     place = resolve_device(device)
 
     def loss_of(part: Rows, first: NDArray[np.int64], second: NDArray[np.int64], offset: int) -> Tensor:
@@ -277,7 +277,6 @@ def train(
         return loss_of(kept, *kept.pairs(random, config.batch, config.reach), 0)
 
     def validate() -> Tensor:
-        assert held_out is not None
         first, second = held_out.pairs(np.random.default_rng(seed), _CHECKED, config.reach)
         parts = [slice(low, low + config.batch) for low in range(0, _CHECKED, config.batch)]
         losses = [loss_of(held_out, first[part], second[part], len(kept.left)) for part in parts]
@@ -290,25 +289,15 @@ def train(
         config.iterations,
         seed=seed,
         learning_rate=config.learning_rate,
-        checkpoint=checkpoint,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
         settings=facts,
         description="train controller",
         progress=progress,
         device=place,
-        validate=None if held_out is None else validate,
-        patience=0 if held_out is None else patience,
+        validate=None if held_out is kept else validate,
+        patience=patience,
     )
     return ClonedController(network, rows.size, space.outputs, config, space, full_speed=full_speed)
-
-
-def _hold_out(rows: Rows) -> tuple[Rows, Rows | None]:
-    """The rows to train on and the last twentieth of the episodes, which is None where there are fewer than 20."""
-    lasts = np.flatnonzero(rows.left == 0)
-    if len(lasts) < 20:
-        return rows, None
-    begin = int(lasts[-(len(lasts) // 20) - 1]) + 1
-    kept, held_out = rows.part(slice(begin)), rows.part(slice(begin, None))
-    return (kept, held_out) if kept.left.any() and held_out.left.any() else (rows, None)
 
 
 def _beside(rows: Rows, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[Any]:
