@@ -65,9 +65,10 @@ _NUMBERS = ("largest_part", "false_edges", "cleanup_seconds", "true_part", "fals
 OPTIONAL: dict[str, Shape] = {
     **dict.fromkeys(_NUMBERS, NUMBER),
     **dict.fromkeys(("lost_engines", "layout"), COUNT),
-    **dict.fromkeys(("policy", "agent"), TEXT),
+    **dict.fromkeys(("policy", "agent", "dataset", "source"), TEXT),
     "reasons": Each(TEXT, COUNT),
     "levels": Each(TEXT, LEVEL),
+    "by_task": Each(TEXT, {"episodes": SOME, "successes": COUNT}),
     "outcomes": OUTCOMES,
 }
 QUALITY: Shape = {

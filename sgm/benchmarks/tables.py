@@ -36,6 +36,11 @@ LABELS = {
     "ours-random-goals": "ours, random goals",
     "consptm": "dense (ConSPTM)",
     "both": "two-way and perceptual",
+    "sgm": "SGM, two-way",
+    "gas": "GAS-style",
+    "ttgs": "TTGS-style",
+    "gcbc": "behaviour cloning alone",
+    "euclid": "SGM on Euclid's distance",
 }
 NONE = "–"
 

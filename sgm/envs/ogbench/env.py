@@ -47,8 +47,18 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 (Gymnasium's)
     idle_action = 0.0
 
-    def __init__(self, num_envs: int = 1, maze: str = "giant", *, max_episode_steps: int | None = EPISODE_STEPS):
-        """Make robots in a maze: "medium", "large", "giant" or "teleport"."""
+    def __init__(
+        self,
+        num_envs: int = 1,
+        maze: str = "giant",
+        *,
+        max_episode_steps: int | None = EPISODE_STEPS,
+        starts: ArrayLike | None = None,
+    ):
+        """Make robots in a maze: "medium", "large", "giant" or "teleport".
+
+        `starts`, (m, 2) places: resets without options begin at one of them, and there is no goal.
+        """
         require(maze in MAZES, "maze", maze, f"one of {', '.join(MAZES)}")
         require(is_number(num_envs, 1), "num_envs", num_envs, "a number of sub-environments, 1 or more")
         can_last = max_episode_steps is None or is_number(max_episode_steps, 1)
@@ -66,6 +76,7 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
         self._warm = np.zeros((num_envs, 2))
         self._elapsed = np.zeros(num_envs, np.int64)
         self._finished = np.zeros(num_envs, np.bool_)
+        self.starts = None if starts is None else np.asarray(starts, np.float64)
         self.simulated = 0  # steps that asked the simulator
 
     def reset(
@@ -82,6 +93,9 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
                 self._random[row] = np.random.default_rng(own)
         if "starts" in given or "goals" in given:
             self._put(rows, given)
+        elif self.starts is not None and not given:
+            chosen = [self._random[row].integers(len(self.starts)) for row in rows.tolist()]
+            self.places[rows], self.goals[rows] = self.starts[chosen], np.nan
         else:
             cells = self._cells(rows, given)
             noise = np.stack([self._random[row].uniform(-NOISE, NOISE, (2, 2)) for row in rows.tolist()])
@@ -124,11 +138,9 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
     def _cells(self, rows: Ints, given: Mapping[str, Any]) -> Ints:
         """(m, 2, 2) start and goal cells of these robots."""
         if "cells" in given:
-            cells = np.asarray(given["cells"])
-            shape = (self.num_envs, 2, 2)
-            require(
-                cells.shape == shape and cells.dtype.kind in "iu", "cells", given["cells"], f"whole numbers {shape}"
-            )
+            cells, shape = np.asarray(given["cells"]), (self.num_envs, 2, 2)
+            fits = cells.shape == shape and cells.dtype.kind in "iu"
+            require(fits, "cells", given["cells"], f"whole numbers of shape {shape}")
             free = self.maze.map[tuple(cells[rows].reshape(-1, 2).T)] == 0
             require(free.all(), "cells", cells[rows].tolist(), "rows and columns of cells without a wall")
             return np.asarray(cells[rows], np.int64)
