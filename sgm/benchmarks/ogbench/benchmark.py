@@ -158,7 +158,7 @@ def facts(piece: Piece, memory: Any) -> Row:
         steps = np.array([maze.steps_to[tuple(cell)] for cell in cells.tolist()])
         apart = steps[edges.source, cells[edges.target, 0], cells[edges.target, 1]]
         straight = np.abs(cells[edges.source] - cells[edges.target]).sum(axis=1)
-        found["false_edges"] = float((apart > straight).mean()) if len(apart) else None
+        found["false_edges"] = float(((apart > straight) | (apart < 0)).mean()) if len(apart) else None
     return found
 
 

@@ -13,7 +13,6 @@ from sgm.benchmarks import plots, tables
 from sgm.benchmarks.page import Figure, Files, Run, attribute
 from sgm.benchmarks.results import piece_name
 from sgm.benchmarks.tables import Pooled, label
-from sgm.envs.point.mazes import Maze
 
 from .settings import DATASETS
 from .worlds import maze_of
@@ -41,9 +40,8 @@ def figures(run: Run) -> list[Figure]:
 
 def draw_success(path: Path, items: Sequence[Pooled]) -> None:
     """A group of bars for each dataset, a bar for each method."""
-    datasets, methods = (
-        list(dict.fromkeys(values)) for values in zip(*(item.group[:2] for item in items), strict=True)
-    )
+    datasets = list(dict.fromkeys(item.environment for item in items))
+    methods = list(dict.fromkeys(item.method for item in items))
     figure, axes = plots.pyplot().subplots(figsize=(1.5 + 1.6 * len(datasets), 3.6))
     width = 0.85 / len(methods)
     for number, method in enumerate(methods):
@@ -64,12 +62,9 @@ def draw_memory(path: Path, files: Files, seed: int, dataset: str) -> None:
     """The memory over the maze, a plan and the way that was taken."""
     memory, trace = files.memory(seed, "sgm/memory.sgm"), files.json(seed, "sgm/episode.json")
     nodes = to_cells(attribute(memory, "position", 2))
-    way, goal = (
-        to_cells(np.asarray(trace["observations"], np.float64)),
-        to_cells(np.asarray([trace["goal"]], np.float64)),
-    )
+    way, goal = (to_cells(np.asarray(places, np.float64)) for places in (trace["observations"], [trace["goal"]]))
     figure, axes = plots.pyplot().subplots(figsize=(7.5, 6.2))
-    plots.draw_maze(axes, maze_walls(dataset))
+    draw_walls(axes, dataset)
     edges = memory.edges()
     plots.draw_edges(axes, nodes, edges, alpha=float(np.clip(6_000 / max(len(edges.source), 1), 0.1, 0.9)))
     plots.draw_nodes(axes, nodes, 5)
@@ -87,8 +82,13 @@ def to_cells(places: Any) -> Any:
     return np.asarray(places)[:, ::-1] / UNIT + 1.5
 
 
-def maze_walls(dataset: str) -> Maze:
-    """The map of a point maze, as our figures draw mazes."""
-    from sgm.envs.ogbench.maze import Maze as PointMaze
+def draw_walls(axes: Any, dataset: str) -> None:
+    """The map of a point maze, in cells."""
+    from matplotlib.colors import ListedColormap
 
-    return Maze(PointMaze(maze_of(dataset)).map == 1)
+    from sgm.envs.ogbench.maze import Maze
+
+    walls = Maze(maze_of(dataset)).map == 1
+    height, width = walls.shape
+    axes.imshow(walls, cmap=ListedColormap([plots.FLOOR, plots.WALL]), extent=(0, width, height, 0), zorder=0)
+    axes.set(xticks=[], yticks=[], xlim=(0, width), ylim=(height, 0), aspect="equal")

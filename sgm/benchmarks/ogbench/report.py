@@ -13,12 +13,12 @@ from .figures import figures
 from .published import OGBENCH, TTGS, quoted
 
 _NOTE = (
-    "Success, mean ± standard deviation over seeds, percent; below it the Wilson 95 % interval over the pooled episodes "
-    "of all seeds. Offline: no step in the environment before the evaluation; what fails in an episode is not tried "
-    "again in it by sgm, uniform and euclid. After cleanup: with starts from the dataset, in a column of its own. All "
-    "methods share the distance and the controller of their seed, but for euclid, a control: in these mazes walls are "
-    "thicker than MaxDist. GAS-style and TTGS-style are planners written here after the papers, no reproductions. "
-    f"Published: {OGBENCH}; {TTGS}. False edges join cells that are farther apart by the way than straight on."
+    "Success, mean ± standard deviation over seeds, percent; below it the Wilson 95 % interval over the pooled "
+    "episodes of all seeds. Offline: no step in the environment before the evaluation; what fails in an episode is not "
+    "tried again in it by sgm, uniform and euclid. After cleanup: with starts from the dataset. All methods share the "
+    "distance and the controller of their seed, but for euclid, a control: in these mazes walls are thicker than "
+    "MaxDist. GAS-style and TTGS-style are planners written here after the papers, no reproductions. Published: "
+    f"{OGBENCH}; {TTGS}. False edges join cells that are farther apart by the way than straight on."
 )
 
 
