@@ -13,6 +13,7 @@ import dataclasses
 
 import numpy as np
 
+from sgm.envs.ogbench.maze import MAZES as MAZES
 from sgm.envs.ogbench.maze import Floats, Ints, Maze
 from sgm.errors import InputError
 
