@@ -58,7 +58,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     demo = commands.add_parser("demo", help="a first look: build, plan, cut edges, replan, draw; a few seconds")
     demo.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
-    demo.add_argument("--seed", type=int, default=0, help="which observations are made (default: %(default)s)")
+    demo.add_argument(
+        "--seed", type=_seed, default=0, metavar="SEED", help="which observations are made (default: %(default)s)"
+    )
     demo.set_defaults(run=_demo)
 
     run = commands.add_parser("run", help="a benchmark of the paper, from training to the report")
@@ -70,6 +72,13 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     _add_files(commands)
     return parser
+
+
+def _seed(text: str) -> int:
+    """A seed from the command line."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no seed: give a whole number, 0 or more")
+    return int(text)
 
 
 def _add_files(commands: Any) -> None:
@@ -128,9 +137,14 @@ def _add_benchmarks(parser: argparse.ArgumentParser) -> None:
     benchmarks = parser.add_subparsers(required=True, metavar="BENCHMARK")
     for name in BENCHMARKS:
         benchmark = load(name)
-        command = benchmarks.add_parser(name, help=benchmark.title, usage=f"sgm run {name} [options]")
+        command = benchmarks.add_parser(
+            name, help=f"{benchmark.label}: {benchmark.title}", usage=f"sgm run {name} [options]"
+        )
         command.description = benchmark.description
-        command.epilog = "Methods: " + ", ".join(f"{key} ({method.label})" for key, method in benchmark.methods.items())
+        labels = {key: method.label for key, method in benchmark.methods.items()}
+        command.epilog = (
+            f"Methods: {'; '.join(key if key == text else f'{key}: {text}' for key, text in labels.items())}"
+        )
         add_options(command, benchmark.settings, Path("runs") / name)
         command.set_defaults(run=_run, benchmark=benchmark)
 

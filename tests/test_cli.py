@@ -186,3 +186,42 @@ def test_a_benchmark_whose_extra_is_missing_hides_no_other_one(tmp_path):
         refused = run("run", name, "--quick", "--out", "out")
         assert refused.returncode == 2 and f"needs {module}" in refused.stderr
         assert refused.stderr.count("\n") == 1 and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("point --seeds 0 -1", "seeds has -1: expected 0 or more"),
+        ("point --maze-seed -1", "maze_seed has -1: expected 0 or more"),
+        ("point --checkpoints 100 -5", "checkpoints has -5: expected 0 or more"),
+        ("point --cleanup-steps -5", "cleanup_steps has -5: expected 0 or more"),
+        ("point --resize 0", "resize has 0: expected 1 or more"),
+        ("doom --maze-seed -1", "maze_seed has -1: expected 0 or more"),
+        ("doom --network-seed -1", "network_seed has -1: expected 0 or more"),
+        ("doom --size 0 0", "size is 0 × 0: expected 8 × 8 to 160 × 120 pixels"),
+        ("safety --layouts -1", "layouts has -1: expected 0 or more"),
+        ("safety --tasks 0", "tasks has 0: expected 1 or more"),
+    ],
+)
+def test_numbers_out_of_range_are_refused_before_anything_is_written(words, said, tmp_path, capsys):
+    name, *options = words.split()
+    if name == "doom":
+        pytest.importorskip("vizdoom")
+    if name == "safety":
+        pytest.importorskip("mujoco")
+    assert main(["run", name, *options, "--quick", "--out", str(tmp_path / "out")]) == 2
+    assert said in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_a_negative_seed_of_the_demonstration_is_a_wrong_option(tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["demo", "--seed", "-1", "--out", str(tmp_path / "demo")])
+    assert (
+        stopped.value.code == 2 and "argument --seed: '-1' is no seed: give a whole number" in capsys.readouterr().err
+    )
+
+
+def test_settings_without_methods_or_seeds_are_refused():
+    for name in ("seeds", "methods"):
+        with pytest.raises(sgm.InputError, match=rf"{name} is \(\): expected 1 or more"):
+            load("point").settings(**{name: ()})

@@ -20,8 +20,10 @@ import sgm
 from sgm.errors import MemoryWarning
 
 from . import page, tables
-from .options import check_values, option, steps
+from .checks import Shape
+from .options import check_values, option, seed, steps
 from .results import piece_name
+from .runs import RunFolder
 from .seeds import Purpose, seed_for
 
 Row = dict[str, Any]
@@ -31,8 +33,8 @@ Row = dict[str, Any]
 class Settings:
     """The settings that every benchmark has. A benchmark adds its own; all of them decide its result."""
 
-    seeds: tuple[int, ...] = option((0,), "seeds to run", least=1, metavar="SEED")
-    methods: tuple[str, ...] = option((), "methods to run", least=1, metavar="NAME")
+    seeds: tuple[int, ...] = seed((0,), "seeds to run")
+    methods: tuple[str, ...] = option((), "methods to run", fewest=1, metavar="NAME")
     cleanup_steps: int = steps(50_000)
     checkpoints: tuple[int, ...] = steps(())
 
@@ -66,19 +68,23 @@ class Method:
     """One way to solve the tasks.
 
     Attributes:
-        label: what tables call it.
+        label: what help, console, tables and figures call it.
+        title: what a table of several benchmarks calls it; empty: its label.
         build: makes its memory for a piece; None: it has none.
         filter: k of a k-nearest filter that is a phase of its own; None: there is no such phase.
         cleaned: its memory is cleaned up.
+        policy: name of the cleanup policy of its memory; empty: what the rows or the settings of a run say.
         goals: where cleanup sends its agents, "random" or "active".
         learned: it uses the piece's networks.
         extras: what it needs beyond the benchmark's extras.
     """
 
     label: str
+    title: str = ""
     build: Callable[[Piece], sgm.SparseGraphicalMemory] | None = None
     filter: int | None = None
     cleaned: bool = True
+    policy: str = ""
     goals: str = "random"
     learned: bool = True
     extras: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
@@ -90,7 +96,7 @@ class Method:
         return [("initial", 0), *filtered, *cleaned]
 
 
-def plain_report(run: page.Run) -> list[page.Section]:
+def plain_report(run: RunFolder) -> list[page.Section]:
     """The sections that every benchmark can have: how it was run, success, failures."""
     results = page.Section("Results", [tables.main_table(run.rows)])
     return [results, page.by_seed(run), page.failures(run), page.what_was_run(run), page.made_with(run)]
@@ -110,12 +116,13 @@ class Benchmark:
 
     Attributes:
         name: as in `sgm run NAME`.
-        title: one line for `sgm run --help`.
+        label: what tables call it.
+        title: what is compared, for `sgm run --help`.
         description: a paragraph for `sgm run NAME --help`.
         settings: a dataclass of options, a subclass of `Settings`.
         quick: the settings of `--quick`.
         methods: by name, in the order of the tables.
-        environment: what results call the environment of a piece.
+        environment: what results call the environment of a piece; begins with the name of the benchmark and a colon.
         env: makes the vector environment of the evaluation, without autoreset.
         tasks: makes what is evaluated: `Draws`, or starts and goals for `env.reset`.
         agent: (piece, method, memory or None, name of the agent or None, whether it cleans) to an agent.
@@ -129,8 +136,9 @@ class Benchmark:
         cleanup_env: makes the vector environment of cleanup; None: that of the evaluation, without its step limit.
         cleanup_reset: options of resets in cleanup.
         cleanup_episode: steps of a cleanup episode.
-        axes: what tells pieces apart, in rows and folders, and the setting with its values.
-        shared_folders: names of folders that the pieces of a run share.
+        axes: what tells pieces apart, in rows and folders, and the setting with its values; the last one is "seed".
+        shared: names of files and folders that the pieces of a run share.
+        fields: what only rows of this benchmark have, by ground truth or in a breakdown, and its shape.
         policies: cleanup policies by name, if `settings.policies` chooses some of them.
         agents: names of agents, if `settings.agents` chooses some of them.
         agent_settings: what all methods share; part of the results.
@@ -141,11 +149,13 @@ class Benchmark:
         figure_data: keeps what figures need of a finished piece.
         has_figure_data: whether that is there.
         check: raises what is wrong with settings, before any work is done.
-        free: settings that may differ between runs in one folder, beyond pieces, methods and policies.
+        may_differ: settings that may differ between runs in one folder, beyond pieces, methods and policies.
+        paper_command: makes what the tables of the paper have of it.
         extras: for each extra of the package, the modules of it that a run needs.
     """
 
     name: str
+    label: str
     title: str
     description: str
     settings: type[Settings]
@@ -155,7 +165,7 @@ class Benchmark:
     env: Callable[[Piece], Any]
     tasks: Callable[[Piece], Any]
     agent: Callable[[Piece, str, Any, str | None, bool], Any]
-    report: Callable[[page.Run], Sequence[page.Section]] = plain_report
+    report: Callable[[RunFolder], Sequence[page.Section]] = plain_report
     console: Callable[[Sequence[Row]], Sequence[tables.Table]] = lambda rows: [tables.main_table(rows)]
     distance: Callable[[Piece], tuple[Any, Any]] = lambda piece: (piece.networks, None)
     explore: Callable[[Piece], Any] = _nothing
@@ -166,7 +176,8 @@ class Benchmark:
     cleanup_reset: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     cleanup_episode: int = 600
     axes: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"seed": "seeds"})
-    shared_folders: Sequence[str] = ()
+    shared: Sequence[str] = ()
+    fields: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
     policies: Mapping[str, sgm.CleanupPolicy] = dataclasses.field(default_factory=dict)
     agents: Sequence[str] = ()
     agent_settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -177,8 +188,20 @@ class Benchmark:
     figure_data: Callable[[Piece], None] = _nothing
     has_figure_data: Callable[[Piece], bool] = lambda _: True
     check: Callable[[Any], None] = _nothing
-    free: Sequence[str] = ()
+    may_differ: Sequence[str] = ()
+    paper_command: str = ""
     extras: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=lambda: {"viz": ("matplotlib",)})
+
+    @property
+    def held(self) -> list[str]:
+        """What its runs write into their folders beyond what all runs do, with "*" for a number."""
+        return [f"{next(iter(self.axes))}*", *self.shared]
+
+    @property
+    def free(self) -> set[str]:
+        """Settings in which runs in one folder may differ: which pieces, methods and policies are run, and others."""
+        policies = {"policies"} if self.policies else set()
+        return {*self.axes.values(), "methods", *policies, *self.may_differ}
 
 
 class Piece:

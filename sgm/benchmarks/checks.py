@@ -7,10 +7,12 @@ what a terminal would obey.
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import sgm
+
+from . import find_benchmark
 
 PHASES = ("initial", "filtered", "cleaned")
 LARGEST = 2**53  # whole numbers beyond it are not exact as floats
@@ -55,17 +57,16 @@ NUMBER = Kind("a number", lambda value: type(value) in (int, float) and abs(valu
 NUMERAL = Kind("a number in digits", _is_numeral)
 DIGITS = Kind("a whole number in digits", lambda value: _is_numeral(value) and value.isdigit())
 PHASE = Kind(", ".join(PHASES), lambda value: value in PHASES)
+_ANYTHING = Kind("a value", lambda _: True)
 OUTCOMES = Kind("a 1 or a 0 for each task", lambda value: type(value) is str and not value.strip("01"))
 
 LEVEL: Shape = {"episodes": COUNT, "successes": COUNT, "mean_steps": NUMBER}
 _NAMES: dict[str, Shape] = {"environment": TEXT, "method": TEXT, "seed": COUNT, "phase": PHASE}
 NEEDED: dict[str, Shape] = {**_NAMES, "cleanup_steps": COUNT, "episodes": SOME, "successes": COUNT}
 KNOWN: dict[str, Shape] = dict.fromkeys(("mean_steps", "nodes", "edges", "seconds_per_action"), NUMBER)  # or null
-_NUMBERS = ("largest_part", "false_edges", "cleanup_seconds", "true_part", "false_starts", "false_goals")
 OPTIONAL: dict[str, Shape] = {
-    **dict.fromkeys(_NUMBERS, NUMBER),
-    **dict.fromkeys(("lost_engines", "layout"), COUNT),
-    **dict.fromkeys(("policy", "agent", "dataset", "source"), TEXT),
+    **dict.fromkeys(("largest_part", "false_edges", "cleanup_seconds"), NUMBER),
+    **dict.fromkeys(("policy", "agent"), TEXT),
     "reasons": Each(TEXT, COUNT),
     "levels": Each(TEXT, LEVEL),
     "by_task": Each(TEXT, {"episodes": SOME, "successes": COUNT}),
@@ -111,21 +112,37 @@ def check(value: Any, shape: Shape, what: str, name: str = "") -> None:
             check(value.get(key), expected, what, begin + reprlib.repr(key).strip("'"))
 
 
-def check_row(row: Any, what: str = "a row", needed: tuple[str, ...] = ()) -> None:
-    """StoreError unless a row has every field that tables are made from, these too, and all of the right kind."""
+def check_row(
+    row: Any, what: str = "a row", needed: Sequence[str] = (), shapes: Mapping[str, Shape] | None = None
+) -> None:
+    """StoreError unless a row has every field that tables are made from, and all of the right kind.
+
+    Args:
+        row: of `results.json` or `state.json`.
+        what: the row in words, for the error.
+        needed: fields that must be there and not null, beyond those of all benchmarks.
+        shapes: of the fields that only rows of one benchmark have; None: of the one that the environment names.
+    """
     _require(isinstance(row, dict), row, "an object", what)
     every = (*NEEDED, *KNOWN, *needed)
     if missing := [name for name in every if name not in row]:
         raise sgm.StoreError(f"{what} has no {', '.join(missing)}; accepted: rows as in docs/results.md")
-    check(row, {**NEEDED, **KNOWN, **OPTIONAL}, what)
+    known = {**NEEDED, **KNOWN, **OPTIONAL, **(_declared(row["environment"]) if shapes is None else shapes)}
+    check(row, known, what)
     for name in (*NEEDED, *needed):
-        shape = NEEDED.get(name) or OPTIONAL[name]
+        shape = known.get(name, _ANYTHING)
         _require(row[name] is not None, None, shape.text if isinstance(shape, Kind) else "an object", what, name)
     if row["successes"] > row["episodes"]:
         raise sgm.StoreError(
             f"{what} has {row['successes']} successes in {row['episodes']} episodes; "
             f"accepted: no more successes than episodes, {_HINT}"
         )
+
+
+def _declared(environment: Any) -> Mapping[str, Shape]:
+    """The fields that the benchmark of an environment declares; none if no benchmark is known by it."""
+    benchmark = find_benchmark(environment)
+    return {**dict.fromkeys(benchmark.axes, COUNT), **benchmark.fields} if benchmark else {}
 
 
 def check_facts(row: Mapping[str, Any], facts: Mapping[str, Any], what: str) -> None:

@@ -25,8 +25,10 @@ from sgm.navigation import Cleaner, Evaluation, run_episodes
 
 from . import page, tables
 from .base import Benchmark, Draws, Piece, Row, piece_folder
+from .checks import COUNT
 from .provenance import provenance
 from .results import StateFile, claim_folder, find_pieces, write_json
+from .runs import SCHEMA
 from .seeds import Purpose
 
 
@@ -57,12 +59,10 @@ class Run:
         self.command, self.progress = command, progress
         require_extras(benchmark, settings.methods)
         benchmark.check(settings)
-        free = [*benchmark.axes.values(), "methods", *(["policies"] if benchmark.policies else []), *benchmark.free]
         constants = {"agent": dict(benchmark.agent_settings)} if benchmark.agent_settings else {}
         kept = {**dataclasses.asdict(settings), **constants}
-        kept = {name: value for name, value in kept.items() if name not in free}
-        folders = [*itertools.islice(benchmark.axes, 1), *benchmark.shared_folders]
-        claim_folder(out, kept, self._states(), folders, resume=resume)
+        kept = {name: value for name, value in kept.items() if name not in benchmark.free}
+        claim_folder(out, kept, self._states(), benchmark.held, resume=resume)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the path of the report."""
@@ -74,7 +74,7 @@ class Run:
                 self._run_piece(piece)
         rows = self.write_results()
         print("\n" + tables.console(self.benchmark.console(rows)))
-        path = page.write_report(self.benchmark.report, self.out, dataclasses.asdict(self.settings))
+        path = page.write_report(self.benchmark, self.out, dataclasses.asdict(self.settings))
         print(f"\nreport: {path}")
         return path
 
@@ -83,7 +83,7 @@ class Run:
         rows = [row for state in self._states() for row in state.rows()]
         folders = [piece_folder(self.out, numbers) for numbers in find_pieces(self.out, self.benchmark.axes)]
         content = {
-            "schema": tables.SCHEMA,
+            "schema": SCHEMA,
             "benchmark": self.benchmark.name,
             **provenance(self.command),
             "settings": {**dataclasses.asdict(self.settings), **self._found(rows)},
@@ -111,7 +111,8 @@ class Run:
         facts = {**numbers, "method": method, **({} if policy is None else {"policy": policy})}
         folder = piece_folder(self.out, numbers).joinpath(method, *([] if policy is None else [policy]))
         needed = ("agent",) if self.benchmark.agents else ()
-        return StateFile(folder, facts, self.benchmark.methods[method].build is not None, needed)
+        shapes = {**dict.fromkeys(numbers, COUNT), **self.benchmark.fields}
+        return StateFile(folder, facts, self.benchmark.methods[method].build is not None, needed, shapes)
 
     def _states(self) -> list[StateFile]:
         """Of all pieces of the folder, also those of other commands."""

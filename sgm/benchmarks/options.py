@@ -21,6 +21,7 @@ def option(
     *,
     choices: Iterable[str] = (),
     least: float | None = None,
+    fewest: int = 0,
     metavar: Any = None,
     off: str | None = None,
 ) -> Any:
@@ -31,15 +32,18 @@ def option(
         help: one line.
         group: the heading under which `--help` lists it.
         choices: the values that it, or each of its items, may have.
-        least: the smallest value it may have; of a tuple, the smallest number of items.
+        least: the smallest value that it, or each of its items, may have.
+        fewest: the smallest number of its items, if it is a tuple.
         metavar: what the help calls its value.
         off: the flag that makes a bool False; None: `--no-NAME`.
     """
-    about = {"help": help, "group": group, "choices": tuple(choices), "least": least, "metavar": metavar, "off": off}
-    return dataclasses.field(default=default, metadata=about)
+    limits = {"choices": tuple(choices), "least": least, "fewest": fewest}
+    return dataclasses.field(
+        default=default, metadata={"help": help, "group": group, "metavar": metavar, "off": off, **limits}
+    )
 
 
-def count(default: int | None, help: str, group: str) -> Any:
+def count(default: int | None, help: str, group: str = RUN) -> Any:
     """An option that is a whole number, 1 or more."""
     return option(default, help, group, least=1, metavar="N")
 
@@ -48,7 +52,12 @@ def some_of(
     choices: Iterable[str], default: tuple[str, ...], help: str, group: str = RUN, metavar: str = "NAME"
 ) -> Any:
     """An option that is some of these names, at least one."""
-    return option(default, help, group, choices=choices, least=1, metavar=metavar)
+    return option(default, help, group, choices=choices, fewest=1, metavar=metavar)
+
+
+def seed(default: Any, help: str, group: str = RUN, metavar: str = "SEED") -> Any:
+    """An option that is a seed, or a tuple of at least one."""
+    return option(default, help, group, least=0, fewest=1, metavar=metavar)
 
 
 def steps(default: Any) -> Any:
@@ -60,13 +69,15 @@ def steps(default: Any) -> Any:
 
 
 def check_values(settings: Any) -> None:
-    """InputError if a field is below its least value, has too few items, or is not one of its choices."""
+    """InputError if a field has too few items, or is, or has an item that is, too small or not one of its choices."""
     for field in dataclasses.fields(settings):
         value, least, choices = getattr(settings, field.name), field.metadata["least"], field.metadata["choices"]
-        size = len(value) if isinstance(value, tuple) else value
-        if least is not None and value is not None and size < least:
-            raise sgm.InputError(f"{field.name} is {value}: expected {least} or more{_listed(choices)}")
         items = value if isinstance(value, tuple) else (value,)
+        if isinstance(value, tuple) and len(value) < field.metadata["fewest"]:
+            fewest = field.metadata["fewest"]
+            raise sgm.InputError(f"{field.name} is {value}: expected {fewest} or more{_listed(choices)}")
+        if least is not None and (low := [item for item in items if item is not None and item < least]):
+            raise sgm.InputError(f"{field.name} has {low[0]}: expected {least} or more")
         if choices and (unknown := [item for item in items if item not in choices]):
             raise sgm.InputError(f"{field.name} has {unknown[0]!r}: expected some{_listed(choices)}")
 

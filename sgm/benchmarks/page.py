@@ -12,17 +12,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-import sgm
 from sgm.errors import printable
 
-from .checks import Shape, check, check_row
-from .results import find_file, read_arrays, read_json, require_own_files, write_text
-from .tables import Cell, Pooled, Row, Table, failure_table, read_results, steps_table
+from .results import require_own_files, write_text
+from .runs import RunFolder
+from .tables import Cell, Pooled, Table, failure_table, steps_table
+
+if TYPE_CHECKING:
+    from .base import Benchmark
 
 # -- what a page is made of --------------------------------------------------------------------------------------
 
@@ -66,126 +65,27 @@ class Section(NamedTuple):
     parts: Sequence[Part]
 
 
-# -- what a run folder holds -------------------------------------------------------------------------------------
-
-
-class Run(NamedTuple):
-    """A run folder to report on.
-
-    Attributes:
-        folder: of the run.
-        results: the checked content of `results.json`.
-        trusted: settings of the run that the caller vouches for. A file that only `results.json` names is not opened.
-    """
-
-    folder: Path
-    results: Mapping[str, Any]
-    trusted: Mapping[str, Any] | None = None
-
-    @classmethod
-    def read(cls, folder: Path, trusted: Mapping[str, Any] | None = None) -> Run:
-        """Read `results.json`; StoreError if it is damaged, or if a link leads out of the folder."""
-        require_own_files(Path(folder))
-        return cls(Path(folder), read_results(Path(folder)), trusted)
-
-    @property
-    def rows(self) -> list[Row]:
-        """A row for each seed, method, phase and number of cleanup steps."""
-        rows: list[Row] = self.results["rows"]
-        return rows
-
-    @property
-    def settings(self) -> Mapping[str, Any]:
-        """The settings of the run."""
-        return self.results.get("settings") or {}
-
-    def require(self, *fields: str) -> None:
-        """StoreError unless every row has these fields too."""
-        for number, row in enumerate(self.rows):
-            check_row(row, f"row {number} of {self.folder / 'results.json'}", fields)
-
-    def checked(self, name: str, shape: Shape) -> Any:
-        """An object of `results.json` of this shape; empty if there is none, StoreError if it is another."""
-        check(self.results.get(name), shape, f"{self.folder / 'results.json'}", name)
-        return self.results.get(name) or {}
-
-    def files(self, under: str = "") -> Files:
-        """What the folder holds of each seed, in `<under>seed<number>`."""
-        return Files(self.folder, under)
-
-
-class Files(NamedTuple):
-    """What a run folder holds of its seeds; what is missing or damaged is an SGMError that says so."""
-
-    folder: Path
-    under: str = ""
-
-    @property
-    def seeds(self) -> list[int]:
-        """The seeds that have a folder."""
-        names = (path.name[4:] for path in self.folder.glob(f"{self.under}seed*"))
-        return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
-
-    def name(self, seed: int, name: str) -> str:
-        """A file of a seed, as the run folder has it."""
-        return f"{self.under}seed{seed}/{name}"
-
-    def has(self, seed: int, name: str) -> bool:
-        """Whether a seed has a file."""
-        return (self.folder / self.name(seed, name)).is_file()
-
-    def first(self, name: str) -> int:
-        """The first seed whose folder has this file; the first seed at all if none has."""
-        return next((seed for seed in self.seeds if self.has(seed, name)), min(self.seeds, default=0))
-
-    def arrays(self, seed: int, name: str, *needed: str) -> dict[str, NDArray[Any]]:
-        """The arrays of a seed's .npz file, all these among them."""
-        return read_arrays(self.folder, self.name(seed, name), *needed)
-
-    def json(self, seed: int, name: str) -> Any:
-        """What a seed's JSON file holds."""
-        return read_json(find_file(self.folder, self.name(seed, name)))
-
-    def memory(self, seed: int, name: str) -> sgm.SparseGraphicalMemory:
-        """A seed's memory, to look at and not to plan on."""
-        return sgm.SparseGraphicalMemory.load(find_file(self.folder, self.name(seed, name)), None)
-
-
-def attribute(memory: sgm.SparseGraphicalMemory, name: str, width: int) -> NDArray[np.float64]:
-    """(V, width) values of an attribute of the nodes."""
-    if name not in memory.attributes:
-        raise sgm.StoreError(
-            f"the memory has no attribute {name!r}, as memories of version 1 had none: run again with --no-resume"
-        )
-    values = np.asarray(memory.attributes[name], np.float64)
-    if values.shape != (len(memory), width) or not np.isfinite(values).all():
-        raise sgm.StoreError(
-            f"the attribute {name!r} of the memory has shape {values.shape}; accepted: finite ({len(memory)}, {width})"
-        )
-    return values
-
-
 # -- sections that all benchmarks have ---------------------------------------------------------------------------
 
 
-def what_was_run(run: Run) -> Section:
+def what_was_run(run: RunFolder) -> Section:
     """The command and all settings."""
     command = {"command": str(run.results.get("command") or "not recorded")}
     return Section("What was run", [Facts(command), Facts(run.settings), Facts(run.results.get("agent") or {})])
 
 
-def by_seed(run: Run) -> Section:
+def by_seed(run: RunFolder) -> Section:
     """Success of every seed at every stage."""
     return Section("Success by cleanup steps and seed", [steps_table(run.rows)])
 
 
-def failures(run: Run) -> Section:
+def failures(run: RunFolder) -> Section:
     """Why episodes failed."""
     about = "Steps to goal are those of successful episodes. Largest component: the largest strongly connected one."
     return Section("Failures", [failure_table(run.rows), Note(about)])
 
 
-def made_with(run: Run) -> Section:
+def made_with(run: RunFolder) -> Section:
     """Date, machine and versions."""
     known = {name: run.results[name] for name in ("date", "machine") if name in run.results}
     return Section("Made with", [Facts({**known, **(run.results.get("versions") or {})})])
@@ -230,21 +130,20 @@ dt { color: #666; flex: 0 0 8.5rem; } dd { margin: 0; overflow-wrap: anywhere; m
 """
 
 
-def write_report(
-    report: Callable[[Run], Sequence[Section]], folder: Path, trusted: Mapping[str, Any] | None = None
-) -> Path:
+def write_report(benchmark: Benchmark, folder: Path, trusted: Mapping[str, Any] | None = None) -> Path:
     """Draw `figures/*.png` and write `report.html` from what a run folder holds; the path of the page.
 
     Args:
-        report: of the benchmark: gives the sections.
+        benchmark: the declaration; its report gives the sections.
         folder: of the run; parts of it may be missing.
-        trusted: settings of the run that the caller vouches for, as in `Run`.
+        trusted: settings of the run that the caller vouches for, as in `RunFolder`.
     """
-    run = Run.read(folder, trusted)
-    return write(run, report(run))
+    require_own_files(Path(folder), benchmark.held)
+    run = RunFolder.read(folder, trusted)
+    return write(run, benchmark.report(run))
 
 
-def write(run: Run, sections: Sequence[Section]) -> Path:
+def write(run: RunFolder, sections: Sequence[Section]) -> Path:
     """Draw the figures of these sections and write `report.html`; its path."""
     environments = ", ".join(dict.fromkeys(row["environment"] for row in run.rows)) or "no results yet"
     title = _text(f"Sparse Graphical Memory: {environments}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Quoted(NamedTuple):
@@ -58,6 +58,12 @@ TIME = {"sorb": Quoted(550.0, 220.0), "sorb+sgm": Quoted(77.0, 4.0)}
 # PointEnv without a memory: the text of the paper says that these do not reach far goals, and has no number.
 NEAR_ZERO = ("d3pg", "ddpg+her", "sac+her")
 POINT_ENVIRONMENT = "point:FourRooms-thin"  # how results call the paper's PointEnv
+# How the names of the paper's environments begin, by benchmark; of PointEnv's mazes only the paper's.
+ENVIRONMENTS = {"point": POINT_ENVIRONMENT, "doom": "doom:", "safety": "safety:"}
+# What the paper's PointEnv is; a run with other values comes after those that have these.
+SETTINGS: dict[str, dict[str, Any]] = {
+    "point": {"criterion": "two-way", "difficulty": 0.95, "resize": 5, "buffer_size": 1000}
+}
 
 
 def main_row(benchmark: str, method: str) -> MainRow | None:

@@ -16,26 +16,14 @@ from typing import NamedTuple
 import sgm
 from sgm.errors import printable
 
-from . import tables
+from . import label, load, tables
 from .paper import ABLATION, LEVELS, MAIN, TIME
-from .runs import RESULTS, Found, Series, default_folders, differing, find
+from .runs import COMMITTED, Found, Series, default_folders, differing, find
 from .tables import NONE, Cell, Pooled, Table, episodes_text, rounded, seeds_text
 
-NAMES = {"point": "PointEnv", "doom": "ViZDoom", "safety": "SafetyGym"}
-COMMANDS = {
-    "point": "sgm run point --cleanup-steps 400000",
-    "doom": "sgm run doom --pretrained --methods random controller sptm dense sptm+sgm ours",
-    "safety": "sgm run safety --methods consptm uniform perceptual incoming outgoing two-way both",
-    "bench": "python -m speed.navigation --out results/navigation",
-}
+SPEED_COMMAND = "python -m speed.navigation --out results/navigation"
 PAPER_POLICY = "first-failure"
-_LABELS = {
-    "consptm": "ConSPTM",
-    "two-way": "ConSPTM + SGM, two-way",
-    "both": "ConSPTM + SGM, two-way and perceptual",
-}
 _CRITERIA = (*ABLATION, "both", "consptm")  # the last two are not in the paper's table
-_DOOM_ORDER = ("random", "controller", "sptm", "dense", "sptm+sgm", "ours", "ours-random-goals")
 _SUCCESS_NOTE = (
     "In brackets: the Wilson 95 % interval over the episodes of all seeds together. Mean over seeds: ± is its standard "
     "error, which one seed does not have; where seeds differ much, it tells more than the interval. The paper does not "
@@ -87,13 +75,15 @@ def main_results(found: Found) -> Printed:
     heads += ["Success", "Mean over seeds", "Paper", "Paper's steps"]
     lines, used, missing, more = list[list[Cell]](), list[Series](), _Missing(found), False
     for row in MAIN:
-        name, every = _LABELS.get(row.method, tables.label(row.method)), found.of(row.benchmark, row.method)
-        series = [item for item in every if item.policy in (PAPER_POLICY, NONE)] or every
+        benchmark, every = load(row.benchmark), found.of(row.benchmark, row.method)
+        method = benchmark.methods[row.method]
+        name = method.title or method.label
+        series = [item for item in every if item.group.policy in (PAPER_POLICY, NONE)] or every
         more |= row.benchmark == "safety" and len(series) < len(every)
         paper = [row.success.text(), rounded(row.cleanup_steps)]
         if not series:
             missing.add(row.benchmark, name)
-            lines.append(cells(NAMES[row.benchmark], name, *[NONE] * 5, *paper))
+            lines.append(cells(benchmark.label, name, *[NONE] * 5, *paper))
         for item in series:
             last, steps = item.last, rounded(item.last.cleanup_steps or None)
             ours = [item.cleanup, steps, episodes_text(last), success_text(last), seeds_text(last)]
@@ -108,14 +98,15 @@ def doom_levels(found: Found) -> Printed:
     """Table 2: success in ViZDoom by how far the goal is."""
     heads = ["Method", "Cleanup steps", "Seeds × episodes", "Easy", "Medium"]
     heads += ["Hard", "Overall", "Mean over seeds", "Paper: easy / medium / hard", "Paper: overall"]
-    used, missing, parts = found.of("doom"), _Missing(found), []
-    for environment in dict.fromkeys(item.environment for item in used) or [NAMES["doom"]]:
+    benchmark, used, missing, parts = load("doom"), found.of("doom"), _Missing(found), []
+    order = list(benchmark.methods)
+    for environment in dict.fromkeys(item.environment for item in used) or [benchmark.label]:
         every = [stage for item in used if item.environment == environment for stage in item.stages]
         stages = {(stage.method, stage.cleanup_steps): stage for stage in every}
         cleaned = {method for method, steps in {*stages, *LEVELS} if steps}
         lines = []
-        for method, steps in sorted({*stages, *LEVELS}, key=lambda key: (_place(_DOOM_ORDER, key[0]), key)):
-            stage, name = stages.get((method, steps)), tables.label(method)
+        for method, steps in sorted({*stages, *LEVELS}, key=lambda key: (_place(order, key[0]), key)):
+            stage, name = stages.get((method, steps)), label("doom", method)
             if stage is None:
                 missing.add("doom", f"{name}{f' after {steps:,} steps' if steps else ''}{_where(environment)}")
             shown = rounded(steps if method in cleaned else None)
@@ -136,7 +127,7 @@ def ablation(found: Found) -> Printed:
     heads = ["Cleanup policy", "Method", "Seeds × episodes", "Nodes", "W/o cleanup", "Mean over seeds"]
     heads += ["Paper", "W/ cleanup", "Mean over seeds", "Paper", "Cleanup steps"]
     used, missing, parts = [item for item in found.of("safety") if item.method in _CRITERIA], _Missing(found), []
-    for environment in dict.fromkeys(item.environment for item in used) or [NAMES["safety"]]:
+    for environment in dict.fromkeys(item.environment for item in used) or [load("safety").label]:
         mine = [item for item in used if item.environment == environment]
         ways = list(dict.fromkeys(item.cleanup for item in mine))
         mine.sort(key=lambda item: (ways.index(item.cleanup), _CRITERIA.index(item.method)))
@@ -160,12 +151,12 @@ def time_per_action(found: Found) -> Printed:
     heads = ["Method", "Nodes", "One agent, ms", "Reference pattern, ms", "In a batch, ms", "Paper, ms"]
     lines, used, missing, times = list[list[Cell]](), list[Series](), _Missing(found), list[list[float | None]]()
     for method, paper in TIME.items():
-        series, speed, name = found.of("point", method)[:1], found.speed.get(method, {}), tables.label(method)
+        series, speed, name = found.of("point", method)[:1], found.speed.get(method, {}), label("point", method)
         last = series[0].last if series else None
         if not last:
             missing.add("point", f"{name} in a batch")
         if not speed:
-            missing.add("bench", f"{name}, one agent")
+            missing.add("speed", f"{name}, one agent")
         seconds = [speed.get("ours_s"), speed.get("reference_s"), last.mean("seconds_per_action") if last else None]
         alone, reference, batch = (None if value is None else 1000 * value for value in seconds)
         times.append([alone, reference, batch, paper.value])
@@ -182,7 +173,7 @@ def time_per_action(found: Found) -> Printed:
         *missing.notes(),
         *_doubts(found, used),
     ]
-    sources = _sources(used) + ([found.speed_run.made] if found.speed_run else [])
+    sources = _sources(used) + ([found.speed_made] if found.speed_made else [])
     return Printed("Table 4: time per action in PointEnv", [Table(heads, lines)], notes, sources)
 
 
@@ -215,7 +206,7 @@ def filled(page: str, folders: Sequence[Path]) -> str:
 
 def write(path: Path, folders: Sequence[Path] | None = None) -> None:
     """Make the tables of a page anew, by default from the repository's results."""
-    path.write_text(filled(path.read_text(encoding="utf-8"), folders or [RESULTS]), encoding="utf-8")
+    path.write_text(filled(path.read_text(encoding="utf-8"), folders or [COMMITTED]), encoding="utf-8")
 
 
 # -- lines and notes ---------------------------------------------------------------------------------------------
@@ -248,7 +239,7 @@ def _criterion_line(method: str, item: Series | None) -> list[Cell]:
     quoted = [value.text() for value in ABLATION[method]] if method in ABLATION else [NONE, NONE]
     return cells(
         item.cleanup if item else NONE,
-        tables.label(method),
+        label("safety", method),
         episodes_text(known),
         rounded(known.mean("nodes") if known else None),
         success_text(before),
@@ -266,7 +257,7 @@ class _Missing:
 
     def __init__(self, found: Found) -> None:
         self._names: dict[str, list[str]] = {}
-        self._elsewhere = RESULTS.is_dir() and RESULTS not in found.folders
+        self._elsewhere = COMMITTED.is_dir() and COMMITTED not in found.folders
 
     def add(self, source: str, name: str) -> None:
         self._names.setdefault(source, []).append(name)
@@ -274,16 +265,21 @@ class _Missing:
     def notes(self) -> list[str]:
         hint = " The repository's own results: `--runs results`." if self._elsewhere else ""
         return [
-            f"{NONE} not among the runs: {', '.join(names)}. To make it: `{COMMANDS[source]}`.{hint}"
+            f"{NONE} not among the runs: {', '.join(names)}. To make it: `{command(source)}`.{hint}"
             for source, names in self._names.items()
         ]
+
+
+def command(source: str) -> str:
+    """What makes the results of a benchmark, or the times of one agent."""
+    return SPEED_COMMAND if source == "speed" else load(source).paper_command
 
 
 def _doubts(found: Found, used: Sequence[Series]) -> list[str]:
     """Settings that are not the paper's, what was chosen, and what was passed over."""
     odd = {item.run.folder: item.odd for item in used if item.odd}
-    kept = {item.identity: item.run.folder for item in used}
-    pairs = dict.fromkeys((kept[item.identity], item.run.folder) for item in found.unused if item.identity in kept)
+    kept = {item.group: item.run.folder for item in used}
+    pairs = dict.fromkeys((kept[item.group], item.run.folder) for item in found.unused if item.group in kept)
     return [
         *(f"{folder} has other settings than the paper: {', '.join(names)}." for folder, names in odd.items()),
         *differing(used),
@@ -297,7 +293,7 @@ def _sources(used: Sequence[Series]) -> list[str]:
 
 
 def _where(environment: str) -> str:
-    return "" if environment in NAMES.values() else f" in {environment}"
+    return "" if ":" not in environment else f" in {environment}"
 
 
 def _place(order: Sequence[str], name: str) -> int:

@@ -13,7 +13,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,8 +31,9 @@ _CLAIM = f"remove the file if the run had the settings that you give now, or {_O
 _MOST_BYTES = 2**26  # of a JSON file; those of a long run have 2^20
 _DEEPEST = 50  # objects and lists inside each other
 _MEMORY = re.compile(r"memory(-[0-9]{1,18})?\.sgm")
-# What runs write into a folder. Other things in it, for example of a project that it belongs to, are left alone.
-_HELD = ("settings.json", "results.json", "report.html", "map.wad", "figures", "networks", "seed*", "layout*")
+# What every run writes into its folder; a benchmark declares the rest. Other things in a folder, for example of a
+# project that it belongs to, are left alone.
+_HELD = ("settings.json", "results.json", "report.html", "figures")
 _FILES = (".html", ".json", ".npy", ".npz", ".png", ".safetensors", ".sgm", ".wad")
 _NAMED = "-[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"  # the name of a piece, after that of its axis
 
@@ -213,12 +214,14 @@ class StateFile:
         facts: what every row must say.
         memory: whether there is a memory.
         needed: fields that every row must have, beyond those of all benchmarks.
+        shapes: of the fields that only rows of this benchmark have: `Benchmark.fields`.
     """
 
     folder: Path
     facts: dict[str, Any]
     memory: bool = True
     needed: tuple[str, ...] = ()
+    shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
 
     def read(self) -> dict[str, Any] | None:
         """The finished `rows`, the cleanup steps `done` and the name of the `memory`; None if nothing is finished."""
@@ -270,7 +273,7 @@ class StateFile:
         if not isinstance(rows, list) or not rows:
             raise sgm.StoreError(f"{path} has no list of rows")
         for number, row in enumerate(rows):
-            check_row(row, f"row {number} of {path}", self.needed)
+            check_row(row, f"row {number} of {path}", self.needed, self.shapes)
             check_facts(row, self.facts, f"row {number} of {path}")
         if state.get("done") is None:
             raise sgm.StoreError(f"{path} does not say how many cleanup steps are done")
@@ -287,7 +290,7 @@ class StateFile:
 
 
 def claim_folder(
-    out: Path, settings: dict[str, Any], states: Iterable[StateFile], folders: Iterable[str], *, resume: bool
+    out: Path, settings: dict[str, Any], states: Iterable[StateFile], held: Sequence[str], *, resume: bool
 ) -> None:
     """Take a folder for a run, or refuse one that holds a run of other settings, or what no run leaves behind.
 
@@ -295,18 +298,18 @@ def claim_folder(
         out: the folder, made if need be.
         settings: what must be the same in all runs in the folder; ready for JSON.
         states: what the run may resume from; all are checked before anything is changed.
-        folders: names of the folders in it, without their numbers, that runs write.
-        resume: resume what the folder holds; otherwise what an earlier run left in those folders is removed.
+        held: what runs of the benchmark write into it, with "*" for a number: `Benchmark.held`.
+        resume: resume what the folder holds; otherwise what an earlier run left in folders of these names is removed.
     """
     path = out / "settings.json"
     mine = json.loads(json.dumps(settings))
-    require_own_files(out)
+    require_own_files(out, held)
     if resume:
         _require_same(out, mine, read_object(path, {}, _CLAIM))
         for state in states:
             state.read()
     else:
-        _remove_files(out, folders)
+        _remove_files(out, held)
     write_json(path, mine)
 
 
@@ -328,10 +331,10 @@ def _piece_value(text: str) -> int | str:
     return text[1:] if text.startswith("-") else int(text)
 
 
-def _remove_files(out: Path, folders: Iterable[str]) -> None:
+def _remove_files(out: Path, held: Sequence[str]) -> None:
     """Remove the files of a run from folders of these names; other files, and what links lead to, stay."""
-    run = re.compile(f"({'|'.join(map(re.escape, folders))})([0-9]*|{_NAMED})")
-    for path in list(_held(out)):
+    run = re.compile("|".join(re.escape(name).replace(r"\*", f"([0-9]*|{_NAMED})") for name in held))
+    for path in list(_everything(out, held)):
         ours = run.fullmatch(path.relative_to(out).parts[0]) and path.suffix in (*_FILES, ".new")
         if ours and path.parent != out and (path.is_symlink() or not path.is_dir()):
             path.unlink(missing_ok=True)
@@ -349,10 +352,15 @@ def _require_same(out: Path, mine: dict[str, Any], theirs: dict[str, Any] | None
     )
 
 
-def require_own_files(out: Path) -> None:
-    """StoreError if a link in a run folder leads out of it, or if anything is not the file or folder it should be."""
+def require_own_files(out: Path, held: Sequence[str]) -> None:
+    """StoreError if a link in a run folder leads out of it, or if anything is not the file or folder it should be.
+
+    Args:
+        out: the folder.
+        held: what runs of the benchmark write into it: `Benchmark.held`.
+    """
     root = os.path.realpath(out)
-    for path in _held(out):
+    for path in _everything(out, held):
         try:
             mode = os.lstat(path).st_mode
         except FileNotFoundError:  # another run in the same folder has just replaced it
@@ -369,9 +377,9 @@ def require_own_files(out: Path) -> None:
             raise sgm.StoreError(f"{path} is a folder, expected a file: remove it")
 
 
-def _held(out: Path) -> Iterator[Path]:
+def _everything(out: Path, held: Sequence[str]) -> Iterator[Path]:
     """Everything in a folder that a run may have written."""
-    for pattern in _HELD:
+    for pattern in (*_HELD, *held):
         for top in out.glob(pattern):
             yield top
             if not top.is_symlink():

@@ -1,72 +1,192 @@
-"""Run folders found, read, and chosen among: what the tables of the paper are assembled from.
+"""Run folders: read, found, and chosen among.
 
-What the fields of `results.json` mean: `docs/results.md`.
+What a run folder holds and what the fields of `results.json` mean: `docs/results.md`.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import reprlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 import sgm
 
-from .checks import NUMBER, TEXT, Several, Shape, check, check_row
-from .paper import POINT_ENVIRONMENT
-from .results import read_json
-from .tables import NONE, Pooled, Row, last_stages, pool
+from . import find_benchmark, paper
+from .checks import NUMBER, RESULTS, TEXT, Several, Shape, check, check_row
+from .results import find_file, piece_name, read_arrays, read_json
+from .tables import NONE, Group, Pooled, Row, by_group, last_stages, pool
 
-RESULTS = Path("results")  # those that come with the repository
-# By how the environment begins; of PointEnv's mazes only the paper's.
-BENCHMARKS = {POINT_ENVIRONMENT: "point", "doom:": "doom", "safety:": "safety"}
-BENCH = RESULTS / "navigation" / "bench.json"
+SCHEMA = 1
+COMMITTED = Path("results")  # the results that come with the repository
+BENCH = COMMITTED / "navigation" / "bench.json"
 _SPEED = "Time to take an action"  # how the section of bench.json begins
-_DOOM_POLICIES = {"sptm+sgm": "first-failure", "ours": "belief", "ours-random-goals": "belief"}
 _SPEED_LINES: Shape = Several({"method": TEXT, "ours_s": NUMBER, "reference_s": NUMBER, "nodes": NUMBER})
-_UNKNOWN: Row = dict.fromkeys(("mean_steps", "nodes", "edges", "seconds_per_action"))
-# What the paper's PointEnv is; a run with other values comes after those that have these.
-_POINT: dict[str, Any] = {"criterion": "two-way", "difficulty": 0.95, "resize": 5, "buffer_size": 1000}
-# Settings that may differ between runs that are compared: lines say them, or they decide nothing.
-_FREE = ("seeds", "methods", "layouts", "policies", "agents", "workers", "engines")
+_REMEDY = "run again with the same --out, or give other folders with --runs"
 
 
-class Run(NamedTuple):
-    """A run folder: the place of what it was found under among the folders given, and what its results.json says."""
+# -- one run folder ----------------------------------------------------------------------------------------------
+
+
+class UnknownSchema(sgm.StoreError):
+    """A results.json of another version of sgm, or of another program."""
+
+
+class RunFolder(NamedTuple):
+    """A run folder, to report on or to make tables from.
+
+    Attributes:
+        folder: of the run.
+        results: the checked content of `results.json`.
+        trusted: settings of the run that the caller vouches for. A file that only `results.json` names is not opened.
+    """
 
     folder: Path
-    given: int
-    facts: dict[str, Any]
+    results: Mapping[str, Any]
+    trusted: Mapping[str, Any] | None = None
+
+    @classmethod
+    def read(cls, folder: Path, trusted: Mapping[str, Any] | None = None) -> RunFolder:
+        """Read `results.json`; SGMError if it is not what this version reads."""
+        path = Path(folder) / "results.json"
+        results = read_json(path, _REMEDY)
+        if results is None and not path.exists():
+            raise sgm.StoreError(f"{folder} holds no results.json: give the folder of a run (sgm run)")
+        schema = results.get("schema") if isinstance(results, dict) else None
+        if schema != SCHEMA:
+            raise UnknownSchema(f"{path} has schema {reprlib.repr(schema)}; this version of sgm reads schema {SCHEMA}")
+        if not isinstance(results.get("rows"), list):
+            raise sgm.StoreError(f"{path} has no list of rows: see docs/results.md for what is accepted")
+        check(results, RESULTS, str(path))
+        run = cls(Path(folder), results, trusted)
+        run.require()
+        return run
 
     @property
-    def settings(self) -> dict[str, Any]:
-        """All options of the run."""
-        return self.facts.get("settings") or {}
+    def rows(self) -> list[Row]:
+        """A row for each seed, method, phase and number of cleanup steps."""
+        rows: list[Row] = self.results["rows"]
+        return rows
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """The settings of the run."""
+        return self.results.get("settings") or {}
 
     @property
     def made(self) -> str:
         """Folder, command and machine."""
-        known = [f"`{self.facts.get('command') or 'command not recorded'}`", self.facts.get("machine")]
-        return f"{self.folder.as_posix()}: {', '.join(str(item) for item in known if item)}"
+        return made(self.folder, self.results)
+
+    def require(self, *fields: str) -> None:
+        """StoreError unless every row has these fields, and those that all rows have."""
+        for number, row in enumerate(self.rows):
+            check_row(row, f"row {number} of {self.folder / 'results.json'}", fields)
+
+    def checked(self, name: str, shape: Shape) -> Any:
+        """An object of `results.json` of this shape; empty if there is none, StoreError if it is another."""
+        check(self.results.get(name), shape, f"{self.folder / 'results.json'}", name)
+        return self.results.get(name) or {}
+
+    def files(self, **numbers: int | str) -> Files:
+        """What the folder holds of each seed; `numbers` are those of the other axes, for example `layout=0`."""
+        return Files(self.folder, "".join(f"{piece_name(axis, value)}/" for axis, value in numbers.items()))
+
+
+def made(path: Path, facts: Mapping[str, Any]) -> str:
+    """A file or folder, and the command and the machine that made it."""
+    known = [f"`{facts.get('command') or 'command not recorded'}`", facts.get("machine")]
+    return f"{path.as_posix()}: {', '.join(str(item) for item in known if item)}"
+
+
+class Files(NamedTuple):
+    """What a run folder holds of its seeds; what is missing or damaged is an SGMError that says so."""
+
+    folder: Path
+    prefix: str = ""
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds that have a folder."""
+        names = (path.name[4:] for path in self.folder.glob(f"{self.prefix}seed*"))
+        return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
+
+    def name(self, seed: int, name: str) -> str:
+        """A file of a seed, as the run folder has it."""
+        return f"{self.prefix}seed{seed}/{name}"
+
+    def has(self, seed: int, name: str) -> bool:
+        """Whether a seed has a file."""
+        return (self.folder / self.name(seed, name)).is_file()
+
+    def first(self, name: str) -> int:
+        """The first seed whose folder has this file; the first seed at all if none has."""
+        return next((seed for seed in self.seeds if self.has(seed, name)), min(self.seeds, default=0))
+
+    def arrays(self, seed: int, name: str, *needed: str) -> dict[str, NDArray[Any]]:
+        """The arrays of a seed's .npz file, all these among them."""
+        return read_arrays(self.folder, self.name(seed, name), *needed)
+
+    def json(self, seed: int, name: str) -> Any:
+        """What a seed's JSON file holds."""
+        return read_json(find_file(self.folder, self.name(seed, name)))
+
+    def memory(self, seed: int, name: str) -> sgm.SparseGraphicalMemory:
+        """A seed's memory, to look at and not to plan on."""
+        return sgm.SparseGraphicalMemory.load(find_file(self.folder, self.name(seed, name)), None)
+
+
+def attribute(memory: sgm.SparseGraphicalMemory, name: str, width: int) -> NDArray[np.float64]:
+    """(V, width) values of an attribute of the nodes."""
+    if name not in memory.attributes:
+        raise sgm.StoreError(
+            f"the memory has no attribute {name!r}, as memories of version 1 had none: run again with --no-resume"
+        )
+    values = np.asarray(memory.attributes[name], np.float64)
+    if values.shape != (len(memory), width) or not np.isfinite(values).all():
+        raise sgm.StoreError(
+            f"the attribute {name!r} of the memory has shape {values.shape}; accepted: finite ({len(memory)}, {width})"
+        )
+    return values
+
+
+# -- many run folders --------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class Series:
-    """One method of one run, with one cleanup policy and one agent: its stages, each pooled over seeds."""
+    """One method of one run, with one cleanup policy and one agent.
 
-    run: Run
-    benchmark: str
-    environment: str
-    method: str
-    policy: str
-    agent: str
+    Attributes:
+        run: the run.
+        given: the place of what it was found under among the folders given.
+        group: environment, method, policy and agent; only one run may stand for it in a table.
+        stages: each pooled over seeds.
+    """
+
+    run: RunFolder
+    given: int
+    group: Group
     stages: tuple[Pooled, ...]
 
     @property
-    def identity(self) -> tuple[str, str, str, str]:
-        """What only one run may stand for in a table."""
-        return self.environment, self.method, self.policy, self.agent
+    def benchmark(self) -> str:
+        """Its name."""
+        return self.group.environment.partition(":")[0]
+
+    @property
+    def environment(self) -> str:
+        """Of the group."""
+        return self.group.environment
+
+    @property
+    def method(self) -> str:
+        """Of the group."""
+        return self.group.method
 
     @property
     def last(self) -> Pooled:
@@ -76,13 +196,14 @@ class Series:
     @property
     def cleanup(self) -> str:
         """Policy and agent, as a table says it."""
-        return f"{self.policy}, {self.agent} agent" if self.agent not in ("", "plain") else self.policy
+        policy, agent = self.group[2:]
+        return policy if agent in (NONE, "plain") else f"{policy}, {agent} agent"
 
     @property
     def odd(self) -> list[str]:
         """Settings that are not the paper's."""
-        known = self.run.settings if self.benchmark == "point" else {}
-        return [f"{name} = {known[name]}" for name, value in _POINT.items() if known.get(name, value) != value]
+        known, expected = self.run.settings, paper.SETTINGS.get(self.benchmark, {})
+        return [f"{name} = {known[name]}" for name, value in expected.items() if known.get(name, value) != value]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,7 +214,7 @@ class Found:
         series: one run for each environment, method, cleanup policy and agent.
         unused: series of other runs with the same.
         speed: seconds per action of one agent by method, from bench.json.
-        speed_run: what made that file.
+        speed_made: what made that file; empty if there is none.
         notes: files that were passed over, and why.
         folders: where this was found.
     """
@@ -101,7 +222,7 @@ class Found:
     series: tuple[Series, ...]
     unused: tuple[Series, ...]
     speed: dict[str, dict[str, Any]]
-    speed_run: Run | None
+    speed_made: str
     notes: tuple[str, ...]
     folders: tuple[Path, ...]
 
@@ -113,42 +234,61 @@ class Found:
 def default_folders() -> list[Path]:
     """Where to look if nobody says: `runs` if there are any, otherwise the results of the repository."""
     runs = Path("runs")
-    return [runs] if next(runs.rglob("results.json"), None) else [RESULTS] if RESULTS.is_dir() else []
+    return [runs] if next(runs.rglob("results.json"), None) else [COMMITTED] if COMMITTED.is_dir() else []
 
 
 def find(folders: Sequence[Path]) -> Found:
     """Read everything under these folders. Of several runs of the same, those under an earlier folder come first, then
     those with the paper's settings, then those with more episodes.
     """
-    runs, notes = _runs(folders)
-    every = [item for run in runs for item in _series(run)]
-    every.sort(key=lambda item: (item.run.given, len(item.odd), -item.last.trials))
-    chosen: dict[tuple[str, ...], Series] = {}
+    every, notes = _all_series(folders)
+    every.sort(key=lambda item: (item.given, len(item.odd), -item.last.trials))
+    chosen: dict[Group, Series] = {}
     for item in every:
-        chosen.setdefault(item.identity, item)
-    unused = tuple(item for item in every if chosen[item.identity] is not item)
-    order = list(BENCHMARKS.values())
-    used = sorted(chosen.values(), key=lambda item: (order.index(item.benchmark), item.run.given, item.run.folder))
-    speed, speed_run = _speed(folders)
-    return Found(_finished(used), unused, speed, speed_run, notes, tuple(folders))
+        chosen.setdefault(item.group, item)
+    unused = tuple(item for item in every if chosen[item.group] is not item)
+    order = list(paper.ENVIRONMENTS)
+    used = sorted(chosen.values(), key=lambda item: (order.index(item.benchmark), item.given, item.run.folder))
+    return Found(_finished(used), unused, *_speed(folders), notes, tuple(folders))
 
 
-def _runs(folders: Sequence[Path]) -> tuple[list[Run], tuple[str, ...]]:
-    """Run folders at any depth, each once, and a sentence for each file that is none of ours."""
-    runs: dict[Path, Run] = {}
+def _all_series(folders: Sequence[Path]) -> tuple[list[Series], tuple[str, ...]]:
+    """The series of run folders at any depth, each once, and a sentence for each file that is none of ours."""
+    found: dict[Path, list[Series]] = {}
     notes: dict[str, None] = {}
     for given, folder in enumerate(folders):
         if not folder.is_dir():
             raise sgm.SGMError(f"{folder} is no folder: give one that holds results.json, at any depth")
         for path in sorted(folder.rglob("results.json")):
-            facts = _read(path)
-            schema = facts.get("schema")
-            if schema == 1:
-                check(facts, {"settings": {}}, str(path))
-                runs.setdefault(path.resolve(), Run(path.parent, given, facts))
-            else:
-                notes[f"{path} was not read: it has schema {reprlib.repr(schema)}, known is 1."] = None
-    return list(runs.values()), tuple(notes)
+            try:
+                if path.resolve() not in found:
+                    found[path.resolve()] = _series(RunFolder.read(path.parent), given)
+            except UnknownSchema as error:
+                notes[f"{error}."] = None
+    return [item for series in found.values() for item in series], tuple(notes)
+
+
+def _series(run: RunFolder, given: int) -> list[Series]:
+    """The series of the paper's environments that a run has; other environments are left out."""
+    begin = tuple(paper.ENVIRONMENTS.values())
+    rows = [{**row, "policy": _policy(run, row)} for row in run.rows if row["environment"].startswith(begin)]
+    groups = by_group(pool(rows))
+    for group, stages in groups.items():
+        if any(len(stage.rows) > stage.seeds for stage in stages):
+            raise sgm.StoreError(
+                f"{run.folder / 'results.json'} has rows of {' '.join(group)} that cannot be told apart: "
+                "expected one for each seed, phase and number of cleanup steps"
+            )
+    return [Series(run, given, group, tuple(stages)) for group, stages in groups.items()]
+
+
+def _policy(run: RunFolder, row: Row) -> str | None:
+    """The cleanup policy of a row: its own, that of its method, or that of the run; None where nothing is cleaned."""
+    benchmark = find_benchmark(row["environment"])
+    method = benchmark.methods.get(row["method"]) if benchmark else None
+    if row.get("policy") or method is None or not (method.build and method.cleaned):
+        return row.get("policy")
+    return method.policy or str(run.settings.get("policy", NONE))
 
 
 def _finished(series: Sequence[Series]) -> tuple[Series, ...]:
@@ -157,9 +297,9 @@ def _finished(series: Sequence[Series]) -> tuple[Series, ...]:
     Before cleanup all policies have the same graph, but not the same prices: an evaluation of another policy stands in
     only where there is none of its own.
     """
-    groups: dict[tuple[Any, ...], list[Series]] = {}
+    groups: dict[tuple[Path, Group], list[Series]] = {}
     for item in series:
-        groups.setdefault((item.run.folder, item.environment, item.method, item.agent), []).append(item)
+        groups.setdefault((item.run.folder, item.group._replace(policy="")), []).append(item)
     kept = []
     for group in groups.values():
         initial = [stage for item in group for stage in item.stages if stage.phase == "initial"][:1]
@@ -173,14 +313,16 @@ def _finished(series: Sequence[Series]) -> tuple[Series, ...]:
 
 def differing(series: Iterable[Series]) -> list[str]:
     """A sentence for each environment whose lines come from runs with different settings."""
-    groups: dict[str, dict[Path, Run]] = {}
+    groups: dict[str, dict[Path, RunFolder]] = {}
     for item in series:
         groups.setdefault(item.environment, {})[item.run.folder] = item.run
     notes = []
     for environment, runs in groups.items():
         first, *others = runs.values()
+        benchmark = find_benchmark(environment)
+        free = {*(benchmark.free if benchmark else ()), "agents"}
         for other in others:
-            names = sorted({*first.settings, *other.settings} - {*_FREE})
+            names = sorted({*first.settings, *other.settings} - free)
             unlike = [name for name in names if first.settings.get(name) != other.settings.get(name)]
             notes.append(
                 f"Lines of {environment} come from both {first.folder} and {other.folder}, whose settings "
@@ -189,67 +331,19 @@ def differing(series: Iterable[Series]) -> list[str]:
     return notes
 
 
-# -- reading -----------------------------------------------------------------------------------------------------
+def _speed(folders: Sequence[Path]) -> tuple[dict[str, dict[str, Any]], str]:
+    """Seconds per action of one agent, by method, from the first bench.json that has them, and what made that file.
 
-
-def _read(path: Path) -> dict[str, Any]:
-    content = read_json(path, "make it again, or give other folders with --runs")
-    return content if isinstance(content, dict) else {}
-
-
-def _series(run: Run) -> list[Series]:
-    """The series of the paper's benchmarks that a run has; other environments are left out."""
-    rows, path = run.facts.get("rows"), run.folder / "results.json"
-    if not isinstance(rows, list):
-        raise sgm.StoreError(f"{path} has no list of rows: see docs/results.md for what is accepted")
-    groups: dict[tuple[str, str, str, str, str], list[Row]] = {}
-    for number, row in enumerate(rows):
-        row = _complete(row, f"row {number} of {path}")
-        benchmark = next((name for begin, name in BENCHMARKS.items() if row["environment"].startswith(begin)), None)
-        if benchmark:
-            key = (benchmark, row["environment"], row["method"], _policy(run, row), str(row.get("agent") or ""))
-            groups.setdefault(key, []).append(row)
-    for key, mine in groups.items():
-        once = {(row["phase"], row["cleanup_steps"], row["seed"]) for row in mine}
-        if len(once) < len(mine):
-            raise sgm.StoreError(
-                f"{path} has rows of {' '.join(filter(None, key[1:]))} that cannot be told apart: "
-                "expected one for each seed, phase and number of cleanup steps"
-            )
-    return [
-        Series(run, benchmark, environment, method, policy, agent, tuple(pool(mine)))
-        for (benchmark, environment, method, policy, agent), mine in groups.items()
-    ]
-
-
-def _complete(row: Any, what: str) -> Row:
-    """A row with everything that pooling needs; what is not known is None."""
-    if isinstance(row, dict):
-        row = {**_UNKNOWN, "cleanup_steps": 0, **row}
-        row["environment"] = row.get("environment") or f"safety:rooms{row.get('layout', 0)}"
-        row.setdefault("phase", "cleaned" if row["cleanup_steps"] else "initial")
-    check_row(row, what)
-    return row
-
-
-def _policy(run: Run, row: Row) -> str:
-    """The cleanup policy of a row's method; none where nothing is cleaned."""
-    if row["environment"].startswith("doom:"):
-        return _DOOM_POLICIES.get(row["method"], NONE)
-    if row["environment"].startswith("point:"):
-        return str(run.settings.get("policy", NONE)) if row["method"].startswith("sorb") else NONE
-    return str(row.get("policy") or NONE)
-
-
-def _speed(folders: Sequence[Path]) -> tuple[dict[str, dict[str, Any]], Run | None]:
-    """Seconds per action of one agent, by method, from the first bench.json that has them; the repository's is last."""
+    The repository's own comes last.
+    """
     under = [sorted(folder.rglob("bench.json"), key=lambda path: (len(path.parts), path)) for folder in folders]
     for path in [*(path for paths in under for path in paths), *([BENCH] if BENCH.is_file() else [])]:
-        facts = _read(path)
+        content = read_json(path, _REMEDY)
+        facts = content if isinstance(content, dict) else {}
         check(facts, {"sections": {}}, str(path))
         for heading, lines in (facts.get("sections") or {}).items():
             if heading.startswith(_SPEED):
                 check(lines, _SPEED_LINES, str(path), "Time to take an action")
                 known = [line for line in lines or () if line and line.get("method")]
-                return {line["method"]: line for line in known}, Run(path, 0, facts)
-    return {}, None
+                return {line["method"]: line for line in known}, made(path, facts)
+    return {}, ""

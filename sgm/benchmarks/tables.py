@@ -8,40 +8,16 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import reprlib
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-import sgm
 from sgm.errors import printable
 from sgm.navigation import wilson
 
-from .checks import PHASES, RESULTS, check, check_row
-from .results import read_json
+from . import label
+from .checks import PHASES, check_row
 
-SCHEMA = 1
-LABELS = {
-    "sorb": "SoRB",
-    "sorb+sgm": "SoRB + SGM",
-    "d3pg": "D3PG",
-    "ddpg+her": "DDPG + HER",
-    "sac+her": "SAC + HER",
-    "random": "random actions",
-    "controller": "visual controller",
-    "sptm": "SPTM",
-    "dense": "dense oracle",
-    "sptm+sgm": "SPTM + SGM",
-    "ours-random-goals": "ours, random goals",
-    "consptm": "dense (ConSPTM)",
-    "both": "two-way and perceptual",
-    "sgm": "SGM, two-way",
-    "gas": "GAS-style",
-    "ttgs": "TTGS-style",
-    "gcbc": "behaviour cloning alone",
-    "euclid": "SGM on Euclid's distance",
-}
 NONE = "–"
 
 Row = dict[str, Any]
@@ -55,6 +31,11 @@ class Group(NamedTuple):
     method: str
     policy: str
     agent: str
+
+    @property
+    def label(self) -> str:
+        """What people call the method."""
+        return label(self.environment, self.method)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,24 +129,7 @@ class Table(NamedTuple):
     title: str = ""
 
 
-# -- reading and pooling -----------------------------------------------------------------------------------------
-
-
-def read_results(folder: Path, *needed: str) -> dict[str, Any]:
-    """The content of `results.json`, with these fields in every row; SGMError if it is not what this version reads."""
-    path = folder / "results.json"
-    results = read_json(path, "run again with the same --out")
-    if results is None and not path.exists():
-        raise sgm.StoreError(f"{folder} holds no results.json: give the folder of a run (sgm run)")
-    schema = results.get("schema") if isinstance(results, dict) else None
-    if schema != SCHEMA:
-        raise sgm.StoreError(f"{path} has schema {reprlib.repr(schema)}; this version of sgm reads schema {SCHEMA}")
-    if not isinstance(results.get("rows"), list):
-        raise sgm.StoreError(f"{path} has no list of rows: see docs/results.md for what is accepted")
-    check(results, RESULTS, str(path))
-    for number, row in enumerate(results["rows"]):
-        check_row(row, f"row {number} of {path}", needed)
-    return results
+# -- pooling --------------------------------------------------------------------------------------------------
 
 
 def pool(rows: Iterable[Row]) -> list[Pooled]:
@@ -215,7 +179,7 @@ def table(items: Iterable[tuple[Group, T]], columns: Mapping[str, Callable[[T], 
     """A line for each item; the columns before these name its method, and what else tells the groups apart."""
     items = list(items)
     environments, policies, agents = ({group[place] for group, _ in items} for place in (0, 2, 3))
-    names: dict[str, Callable[[Group], str]] = {"Method": lambda group: label(group.method)}
+    names: dict[str, Callable[[Group], str]] = {"Method": lambda group: group.label}
     if len(environments) > 1:
         names = {"Environment": lambda group: group.environment, **names}
     if policies - {NONE}:
@@ -353,11 +317,6 @@ def console(tables: Iterable[Table]) -> str:
 def texts(table: Table) -> list[list[str]]:
     """The heads and the lines of a table as plain text, in which nothing is left that a terminal would obey."""
     return [list(map(printable, table.heads)), *([printable(plain(cell)) for cell in line] for line in table.lines)]
-
-
-def label(method: str) -> str:
-    """What people call a method."""
-    return LABELS.get(method, printable(method))
 
 
 def plain(cell: Cell) -> str:

@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.benchmarks import map_plots, paper, plots, tables
+from sgm.benchmarks import label, load, map_plots, paper, plots, tables
 from sgm.benchmarks import page as pages
 from sgm.benchmarks.doom import figures
-from sgm.benchmarks.doom.report import console, report
+from sgm.benchmarks.doom.report import console
 from sgm.envs.doom import mazes as doom_mazes
 from sgm.envs.doom.wad import write_lumps
 from sgm.navigation import wilson
@@ -57,7 +57,7 @@ DRAWN = {
 
 
 def write_report(folder):
-    return pages.write_report(report, folder)
+    return pages.write_report(load("doom"), folder)
 
 
 def row(method="sptm+sgm", seed=0, steps=0, successes=(20, 11, 4), **other):
@@ -265,7 +265,7 @@ def test_the_papers_numbers_stand_beside_its_methods_only(page):
     (table,) = console(some_rows())
     column = table.heads.index("Paper")
     for (method, steps), line in zip(STAGES, table.lines, strict=True):
-        assert line[0].text == tables.label(method)
+        assert line[0].text == label("doom", method)
         assert (line[column].text != "–") == ((method, steps) in paper.LEVELS)
     assert "<td>60.7 ± 4.0 %<small>92.0 / 64.0 / 26.0</small></td>" in page
     assert "<td>55.3 %<small>88.0 / 52.0 / 26.0</small></td>" in page

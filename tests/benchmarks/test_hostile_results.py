@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 import sgm
 from sgm import cli
+from sgm.benchmarks import load, paper_tables, tables
 from sgm.benchmarks import page as pages
-from sgm.benchmarks import paper_tables, tables
 from sgm.benchmarks.point import figures as point_figures
 from sgm.benchmarks.results import read_json
-from sgm.benchmarks.runs import find
+from sgm.benchmarks.runs import RunFolder, find
 from sgm.envs.point import mazes
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\r\n\u202e\ud800"
@@ -147,7 +147,7 @@ def report_of(kind):
 
 
 def write_report(kind, folder, **trusted):
-    return pages.write_report(report_of(kind).report, folder, trusted or None)
+    return pages.write_report(load(kind), folder, trusted or None)
 
 
 @pytest.fixture
@@ -452,7 +452,7 @@ def test_a_maze_too_large_to_have_been_run_is_not_made(with_memory, maze, resize
 
 def test_every_maze_that_has_a_name_can_be_drawn():
     for name in [*mazes._TEXTS, "Spiral11", "Random15", "Random15+4"]:
-        run = pages.Run(Path(), {"settings": {"maze": name, "resize": 5, "thin": True}})
+        run = RunFolder(Path(), {"settings": {"maze": name, "resize": 5, "thin": True}})
         assert str(point_figures.load(run)) == str(mazes.load_maze(name, 5, True))
 
 
@@ -482,4 +482,6 @@ def test_an_episode_of_an_unknown_method_opens_no_folder(tmp_path):
 def test_results_of_the_repository_are_as_they_are_accepted():
     for path in sorted((Path(__file__).parents[2] / "results").rglob("results.json")):
         needed = ("layout", "policy", "agent") if "safety" in path.parent.name else ()
-        assert tables.read_results(path.parent, *needed)["rows"] == read_json(path)["rows"]
+        run = RunFolder.read(path.parent)
+        run.require(*needed)
+        assert run.rows == read_json(path)["rows"]

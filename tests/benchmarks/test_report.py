@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import sgm
+from sgm.benchmarks import label, load, plots, tables
 from sgm.benchmarks import page as pages
-from sgm.benchmarks import plots, tables
-from sgm.benchmarks.point.report import console, report
+from sgm.benchmarks.point.report import console
 from sgm.navigation import wilson
 
 pytest.importorskip("matplotlib")
@@ -23,7 +23,7 @@ SETTINGS = {"maze": "FourRooms", "resize": 1, "thin": True, "maze_seed": 0, "dif
 
 
 def write_report(folder):
-    return pages.write_report(report, folder)
+    return pages.write_report(load("point"), folder)
 
 
 def markdown(rows):
@@ -118,7 +118,7 @@ def page(run_folder):
 
 def test_the_page_names_every_method_and_the_paper(page):
     for method in ("sorb", "sorb+sgm", "d3pg", "ddpg+her", "sac+her"):
-        assert f"<td>{tables.label(method)}</td>" in page
+        assert f"<td>{label('point', method)}</td>" in page
     assert "28.0 ± 6.3 %" in page and "100.0 ± 0.1 %" in page and page.count("<td>near zero</td>") == 3
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.benchmarks import map_plots, plots, tables
+from sgm.benchmarks import load, map_plots, plots, tables
 from sgm.benchmarks import page as pages
 from sgm.benchmarks.ground_truth import largest_component
 from sgm.benchmarks.safety import figure_data, figures
 from sgm.benchmarks.safety import tables as safety_tables
-from sgm.benchmarks.safety.report import console, report
+from sgm.benchmarks.safety.report import console
 from sgm.envs.safety import layouts as safety_layouts
 from sgm.navigation import wilson
 
@@ -35,7 +35,7 @@ DRAWN = {
 
 
 def write_report(folder):
-    return pages.write_report(report, folder)
+    return pages.write_report(load("safety"), folder)
 
 
 def row(method="two-way", policy="belief", agent="plain", seed=0, steps=0, successes=20, layout=0, **other):

@@ -15,8 +15,10 @@ import sgm
 import sgm.navigation
 from sgm.benchmarks import BENCHMARKS, base, engine, map_plots, page
 from sgm.benchmarks.base import Benchmark, Draws, Method, Settings
+from sgm.benchmarks.checks import COUNT, check_row
 from sgm.benchmarks.options import MEMORY, TRAINING, option
 from sgm.benchmarks.results import read_arrays, write_arrays
+from sgm.benchmarks.runs import attribute
 from sgm.benchmarks.seeds import Purpose
 from sgm.cli import main
 
@@ -57,7 +59,7 @@ class Grid(gymnasium.Env):
 
 @dataclasses.dataclass(frozen=True)
 class ToySettings(Settings):
-    methods: tuple[str, ...] = option(("map", "lost"), "methods", MEMORY, choices=("map", "lost"), least=1)
+    methods: tuple[str, ...] = option(("map", "lost"), "methods", MEMORY, choices=("map", "lost"), fewest=1)
     walks: int = option(400, "random walks to learn from", TRAINING, least=1)
 
 
@@ -102,14 +104,15 @@ def make_agent(piece, method, memory, _name, clean):
 def report(run):
     files = run.files()
     memory = files.memory(files.first("map/memory.sgm"), "map/memory.sgm")
-    where, stages = page.attribute(memory, "position", 2), map_plots.stages_of(memory)
+    where, stages = attribute(memory, "position", 2), map_plots.stages_of(memory)
     draw = partial(map_plots.memory_stages, draw_map=lambda axes: None, positions=where, stages=stages)
     return [page.Section("Figures", [page.Figures([page.Figure("map", "The memory.", draw)])]), *base.plain_report(run)]
 
 
 TOY = Benchmark(
     name="toy",
-    title="a grid world",
+    label="Grid",
+    title="a map and no map",
     description="Learn a table, build a map, clean it up.",
     settings=ToySettings,
     quick={"walks": 50},
@@ -205,3 +208,70 @@ def test_its_settings_are_options(capsys):
         main(["run", "toy", "--help"])
     shown = capsys.readouterr().out
     assert "random walks to learn from (default: 400)" in shown and "--cleanup-steps" in shown
+
+
+# -- with an axis and a field of its own -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class WorldSettings(ToySettings):
+    methods: tuple[str, ...] = option(("map",), "methods", MEMORY, choices=("map", "lost"), fewest=1)
+    worlds: tuple[int, ...] = option((0,), "which worlds", least=0, fewest=1)
+
+
+WORLDS = dataclasses.replace(
+    TOY,
+    settings=WorldSettings,
+    axes={"world": "worlds", "seed": "seeds"},
+    shared=("atlas",),
+    fields={"colour": COUNT},
+    facts=lambda piece, memory: {"colour": piece.numbers["world"]},
+    report=base.plain_report,
+)
+
+
+def run_worlds(out, resume=True, **settings):
+    settings = WorldSettings(cleanup_steps=200, **settings)
+    engine.Run(WORLDS, settings, out, resume=resume, progress=False).run()
+    return json.loads((out / "results.json").read_text())["rows"]
+
+
+def test_another_axis_and_another_field_are_in_the_rows(tmp_path):
+    rows = run_worlds(tmp_path, worlds=(0, 3))
+    assert [(row["world"], row["seed"], row["colour"]) for row in rows[::2]] == [(0, 0, 0), (3, 0, 3)]
+
+
+def test_starting_over_removes_what_another_axis_and_shared_folders_hold(tmp_path, capsys):
+    run_worlds(tmp_path, worlds=(0, 3))
+    (tmp_path / "atlas").mkdir()
+    for name in ("atlas/old.npz", "atlas/mine.txt", "worldly.json"):
+        (tmp_path / name).write_text("old")
+    assert capsys.readouterr().out.count("training") == 2
+    rows = run_worlds(tmp_path, resume=False, walks=50)
+    assert capsys.readouterr().out.count("training") == 1
+    assert {row["world"] for row in rows} == {0}
+    assert not (tmp_path / "atlas" / "old.npz").exists()
+    assert (tmp_path / "atlas" / "mine.txt").exists() and (tmp_path / "worldly.json").exists()
+
+
+@pytest.mark.parametrize("name", ["world0", "world7", "atlas"])
+def test_links_in_the_place_of_another_axis_are_refused(tmp_path, name):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere")
+    for resume in (True, False):
+        with pytest.raises(sgm.StoreError, match=f"{name} leads out of the run folder"):
+            run_worlds(tmp_path / "run", resume)
+
+
+def test_a_field_that_a_benchmark_declares_is_checked_and_one_that_nobody_declares_is_not(tmp_path):
+    rows = run_worlds(tmp_path)
+    state = tmp_path / "world0" / "seed0" / "map" / "state.json"
+    content = json.loads(state.read_text())
+    check_row({**rows[0], "weather": []}, needed=["weather"])
+    with pytest.raises(sgm.StoreError, match="weather None; accepted: a value"):
+        check_row({**rows[0], "weather": None}, needed=["weather"])
+    content["rows"][0]["colour"] = "blue"
+    state.write_text(json.dumps(content))
+    with pytest.raises(sgm.StoreError, match="colour 'blue'; accepted: a whole number"):
+        run_worlds(tmp_path)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 import sgm
 from sgm.benchmarks.base import Benchmark, Method, Piece, Row
+from sgm.benchmarks.checks import COUNT
 from sgm.benchmarks.ground_truth import edge_lengths, share_over
 from sgm.benchmarks.results import read_quality
 from sgm.benchmarks.seeds import Purpose
@@ -72,9 +73,11 @@ def draw_tasks(piece: Piece) -> Any:
 
 
 def check(settings: DoomSettings) -> None:
-    """Raise what is wrong with the map."""
+    """Raise what is wrong with the map or the size of images."""
+    from sgm.envs.doom.engine import check_size
     from sgm.envs.doom.env import Tasks
 
+    check_size(settings.size)
     Tasks.draw(settings.load_map(), 1, 0)
 
 
@@ -170,7 +173,8 @@ def by_level(piece: Piece, result: Any) -> Row:
 
 BENCHMARK = Benchmark(
     name="doom",
-    title="ViZDoom: SPTM, SPTM + SGM and agents without a memory",
+    label="ViZDoom",
+    title="SPTM, SPTM + SGM and agents without a memory",
     description="Explore a Doom maze at random, train a distance between images and a visual controller, build the "
     "memories, evaluate them, clean up, evaluate again, and write results.json, memories, weights, figures and "
     "report.html. Training takes about an hour on two cores; --pretrained uses the weights that come with the package. "
@@ -182,9 +186,9 @@ BENCHMARK = Benchmark(
         "controller": Method("visual controller"),
         "sptm": Method("SPTM", build=build_sptm, cleaned=False),
         "dense": Method("dense oracle", build=build_dense, cleaned=False),
-        "sptm+sgm": Method("SPTM + SGM", build=build_sgm),
-        "ours": Method("ours", build=build_ours, goals="active"),
-        "ours-random-goals": Method("ours, random goals", build=build_ours),
+        "sptm+sgm": Method("SPTM + SGM", build=build_sgm, policy="first-failure"),
+        "ours": Method("ours", build=build_ours, policy="belief", goals="active"),
+        "ours-random-goals": Method("ours, random goals", build=build_ours, policy="belief"),
     },
     environment=lambda piece: piece.settings.environment,
     world=lambda piece: piece.settings.load_map(),
@@ -195,7 +199,8 @@ BENCHMARK = Benchmark(
     check=check,
     explore=explore,
     learn=learn,
-    shared_folders=("networks",),
+    shared=("networks", "map.wad"),
+    fields={"lost_engines": COUNT},
     buffer=explore_buffer,
     distance=lambda piece: (piece.buffer.table, piece.buffer.features),
     agent=make_agent,
@@ -207,5 +212,6 @@ BENCHMARK = Benchmark(
     has_figure_data=figure_data.is_written,
     report=report,
     console=console,
+    paper_command="sgm run doom --pretrained --methods random controller sptm dense sptm+sgm ours",
     extras={"doom": ("torch", "safetensors", "matplotlib", "vizdoom", "cv2")},
 )

@@ -14,11 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sgm
-from sgm.benchmarks import map_plots, paper, plots, tables
+from sgm.benchmarks import label, map_plots, paper, plots, tables
 from sgm.benchmarks.ground_truth import edge_lengths
-from sgm.benchmarks.page import Figure, Run, attribute, band
+from sgm.benchmarks.page import Figure, band
 from sgm.benchmarks.results import find_file
-from sgm.benchmarks.tables import Pooled, Row, label
+from sgm.benchmarks.runs import RunFolder, attribute
+from sgm.benchmarks.tables import Pooled, Row
 from sgm.envs.doom.drawing import draw_map
 from sgm.envs.doom.wad import DoomMap
 from sgm.errors import printable
@@ -50,18 +51,18 @@ LEVELS = {"easy": "o", "medium": "^", "hard": "s"}  # and their marks
 Floats = NDArray[np.float64]
 
 
-def floor_plan(run: Run) -> Figure:
+def floor_plan(run: RunFolder) -> Figure:
     """The map itself."""
     caption = "The maze from above: dark lines are walls, light ones can be crossed."
     return Figure("map", caption, lambda path: draw_floor_plan(path, read_map(run)))
 
 
-def figures(run: Run) -> list[Figure]:
+def figures(run: RunFolder) -> list[Figure]:
     """All other figures; those of single seeds are of the first seed that has the data."""
     return [*_numbers(run), *_images(run), *_memories(run), _episode(run)]
 
 
-def _numbers(run: Run) -> list[Figure]:
+def _numbers(run: RunFolder) -> list[Figure]:
     pooled, files = tables.pool(run.rows), run.files()
     cleaned, seed = [item for item in pooled if item.method in CLEANED], files.first("lengths.npz")
     limit = run.settings.get("episode_steps") or EPISODE_STEPS
@@ -93,7 +94,7 @@ def _numbers(run: Run) -> list[Figure]:
     ]
 
 
-def _images(run: Run) -> list[Figure]:
+def _images(run: RunFolder) -> list[Figure]:
     files = run.files()
     seed = files.first("images.npz")
 
@@ -122,7 +123,7 @@ def _images(run: Run) -> list[Figure]:
     ]
 
 
-def _memories(run: Run) -> list[Figure]:
+def _memories(run: RunFolder) -> list[Figure]:
     files, methods = run.files(), {row["method"] for row in run.rows}
     found = []
     for method in (name for name in MEMORIES if name in methods):
@@ -133,12 +134,14 @@ def _memories(run: Run) -> list[Figure]:
             positions, on = attribute(memory, "pose", 3)[:, 1::-1], partial(draw_map, doom_map=read_map(run))
             map_plots.memory_stages(path, on, positions, map_plots.stages_of(memory), FALSE, "map units")
 
-        caption = f"{label(method)}, seed {seed}: the memory over the map before and after the filter and cleanup."
+        caption = (
+            f"{label('doom', method)}, seed {seed}: the memory over the map before and after the filter and cleanup."
+        )
         found.append(Figure(f"memory-{method.replace('+', '-')}", caption, draw, wide=True))
     return found
 
 
-def _episode(run: Run) -> Figure:
+def _episode(run: RunFolder) -> Figure:
     files = run.files()
     seed = files.first("episode.json")
 
@@ -162,7 +165,7 @@ def _curves(pooled: Sequence[Pooled]) -> list[plots.Curve]:
     several = len({group.environment for group in groups}) > 1
     found = []
     for group, items in groups.items():
-        name = f"{label(group.method)}, {printable(group.environment)}" if several else label(group.method)
+        name = f"{group.label}, {printable(group.environment)}" if several else group.label
         last = items[-1].cleanup_steps
         quoted = [
             (steps, levels[-1].value / 100)
@@ -204,7 +207,7 @@ def steps_to_goal(path: Path, pooled: Sequence[Pooled], limit: int) -> None:
     axes.axvline(limit, color=plots.WALL, linewidth=1.2, linestyle=":", label="limit of an episode")
     axes.set(xlim=(0, 1.02 * limit), ylim=(len(last) - 0.4, -0.6), xlabel="steps to the goal, successful episodes")
     after = [f"\n{item.cleanup_steps:,} cleanup steps" if item.cleanup_steps else "" for item in last]
-    axes.set_yticks(range(len(last)), [label(item.method) + text for item, text in zip(last, after, strict=True)])
+    axes.set_yticks(range(len(last)), [item.group.label + text for item, text in zip(last, after, strict=True)])
     axes.tick_params(axis="y", length=0)
     plots.tidy(axes, "x")
     plots.legend_under(figure, np.array([axes]), 0.55)
@@ -214,7 +217,7 @@ def steps_to_goal(path: Path, pooled: Sequence[Pooled], limit: int) -> None:
 # -- maps and images ---------------------------------------------------------------------------------------------
 
 
-def read_map(run: Run) -> DoomMap:
+def read_map(run: RunFolder) -> DoomMap:
     """The map of a run."""
     return DoomMap.read(find_file(run.folder, "map.wad"))
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from sgm.benchmarks import page, paper, tables
 from sgm.benchmarks.checks import QUALITY
-from sgm.benchmarks.page import Facts, Figures, Note, Part, Run, Section
+from sgm.benchmarks.page import Facts, Figures, Note, Part, Section
+from sgm.benchmarks.runs import RunFolder
 from sgm.benchmarks.tables import NONE, Cell, Pooled, Row, Table, rounded, share, success_cell, three_digits
 
 from .figures import FALSE, LEVELS, by_level, figures, floor_plan
@@ -26,7 +27,7 @@ _DISTANCE_NOTE = (
 )
 
 
-def report(run: Run) -> list[Section]:
+def report(run: RunFolder) -> list[Section]:
     """The sections of the page."""
     quality = run.checked("quality", QUALITY)
     lost = sum(row.get("lost_engines") or 0 for row in run.rows)

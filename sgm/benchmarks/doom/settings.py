@@ -8,7 +8,7 @@ from typing import Any
 
 import sgm
 from sgm.benchmarks.base import Settings
-from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, seed, some_of, steps
 from sgm.envs.doom import mazes
 from sgm.envs.doom.wad import DoomMap
 
@@ -26,7 +26,7 @@ class DoomSettings(Settings):
     methods: tuple[str, ...] = some_of(METHODS, ("random", "controller", "sptm", "sptm+sgm", "ours"), "methods to run")
     cleanup_steps: int = steps(114_000)
     checkpoints: tuple[int, ...] = steps((54_000,))
-    maze_seed: int = option(0, "which of our own mazes", metavar="SEED")
+    maze_seed: int = seed(0, "which of our own mazes")
     wad: str | None = option(None, "use a map of this WAD instead of one of our own mazes", metavar="FILE")
     map: str | None = option(None, "its name, for example MAP01 (default: the first map of the WAD)", metavar="NAME")
     retexture: bool = option(False, "put a random texture on every wall side of that map, as SPTM does")
@@ -44,7 +44,7 @@ class DoomSettings(Settings):
     rollout_steps: int = count(1_000, "steps of each of them", TRAINING)
     distance_iterations: int = count(4_000, "updates of the distance", TRAINING)
     controller_iterations: int = count(5_000, "updates of the controller", TRAINING)
-    network_seed: int = option(0, "seed of training; all seeds of a run share the networks", TRAINING, metavar="SEED")
+    network_seed: int = seed(0, "seed of training; all seeds of a run share the networks", TRAINING)
 
     def __post_init__(self) -> None:
         """Check the values."""

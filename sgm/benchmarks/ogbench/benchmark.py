@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import sgm
 from sgm.benchmarks.base import Benchmark, Draws, Method, Piece, Row
+from sgm.benchmarks.checks import TEXT
 from sgm.benchmarks.engine import rollout
 from sgm.benchmarks.results import StateFile, write_json
 from sgm.benchmarks.seeds import Purpose
@@ -181,7 +182,8 @@ def cleanup_env(piece: Piece) -> Any:
 
 BENCHMARK = Benchmark(
     name="ogbench",
-    title="OGBench: point mazes offline, memories and planners on the same distance and controller",
+    label="OGBench",
+    title="point mazes offline, memories and planners on the same distance and controller",
     description="Read or generate the datasets, train a distance and a controller on each, build the memories, and "
     "evaluate all methods on OGBench's tasks without a step in the environment before; then clean up the memory of sgm "
     "and evaluate it again. Writes results.json, memories, weights, figures and report.html. Half a minute to two "
@@ -213,6 +215,7 @@ BENCHMARK = Benchmark(
     record=record_episode,
     report=report,
     console=console,
-    free=("dataset_dir",),
+    fields={"dataset": TEXT, "source": TEXT},
+    may_differ=("dataset_dir",),
     extras={"learn": ("torch", "safetensors"), "ogbench": ("ogbench",), "viz": ("matplotlib",)},
 )

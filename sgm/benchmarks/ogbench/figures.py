@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from sgm.benchmarks import plots, tables
-from sgm.benchmarks.page import Figure, Files, Run, attribute
-from sgm.benchmarks.results import piece_name
-from sgm.benchmarks.tables import Pooled, label
+from sgm.benchmarks.page import Figure
+from sgm.benchmarks.runs import Files, RunFolder, attribute
+from sgm.benchmarks.tables import Pooled
 
 from .settings import DATASETS
 from .worlds import maze_of
@@ -21,7 +21,7 @@ UNIT = 4.0  # map units of a cell; the middle of cell (1, 1) is at (0, 0)
 COLOURS = {"sgm": plots.NODE, "uniform": "#7fa8cc", "sorb": "#c2570c", "gas": "#2a9d4a", "ttgs": "#e08e0b"}
 
 
-def figures(run: Run) -> list[Figure]:
+def figures(run: RunFolder) -> list[Figure]:
     """Success by dataset, then the memory of the first seed of each maze with an episode."""
     initial = [item for item in tables.pool(run.rows) if item.phase == "initial"]
     found = []
@@ -29,7 +29,7 @@ def figures(run: Run) -> list[Figure]:
         caption = "Offline success by dataset; bars are the Wilson 95 % interval over the pooled episodes of all seeds."
         found.append(Figure("success", caption, partial(draw_success, items=initial), wide=True))
     for dataset in [name for name in DATASETS if any(row.get("dataset") == name for row in run.rows)]:
-        files = run.files(f"{piece_name('dataset', dataset)}/")
+        files = run.files(dataset=dataset)
         seed = files.first("sgm/episode.json")
         if files.has(seed, "sgm/episode.json"):
             caption = f"{dataset}, seed {seed}: the memory of SGM, a plan for task 1, and the way that the robot took."
@@ -51,7 +51,15 @@ def draw_success(path: Path, items: Sequence[Pooled]) -> None:
         rates = [100 * item.rate for _, item in known]
         errors = np.abs(np.array([[100 * end for end in item.ci95] for _, item in known]).T - rates)
         look = {"color": COLOURS.get(method, plots.FAINT if method == "gcbc" else plots.FALSE_EDGE)}
-        axes.bar(places, rates, width, yerr=errors, label=label(method), error_kw={"linewidth": 0.8}, **look)
+        axes.bar(
+            places,
+            rates,
+            width,
+            yerr=errors,
+            label=next(iter(mine.values())).group.label,
+            error_kw={"linewidth": 0.8},
+            **look,
+        )
     names = [name.removeprefix("ogbench:pointmaze-").removesuffix("-v0").replace("-", "\n") for name in datasets]
     axes.set(xticks=range(len(datasets)), xticklabels=names, ylabel="success, %", ylim=(0, 102))
     axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False)

@@ -6,7 +6,8 @@ import statistics
 from collections.abc import Callable, Sequence
 
 from sgm.benchmarks import page, tables
-from sgm.benchmarks.page import Figures, Note, Run, Section
+from sgm.benchmarks.page import Figures, Note, Section
+from sgm.benchmarks.runs import RunFolder
 from sgm.benchmarks.tables import NONE, Cell, Pooled, Row, Table, rounded, share, stage
 
 from .figures import figures
@@ -22,7 +23,7 @@ _NOTE = (
 )
 
 
-def report(run: Run) -> list[Section]:
+def report(run: RunFolder) -> list[Section]:
     """The sections of the page."""
     sources = dict.fromkeys(str(row["source"]) for row in run.rows if row.get("source"))
     return [

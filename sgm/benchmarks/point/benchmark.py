@@ -129,7 +129,8 @@ _BASELINES = {"baselines": ("stable_baselines3", "safetensors")}
 
 BENCHMARK = Benchmark(
     name="point",
-    title="PointEnv: SoRB, SoRB + SGM and agents without a memory",
+    label="PointEnv",
+    title="SoRB, SoRB + SGM and agents without a memory",
     description="Train a distance and a controller, build the memories, evaluate them before and after the k-nearest "
     "filter, clean up, evaluate again, and write results.json, memories, weights, figures and report.html. A few "
     "minutes on two cores. A run that was interrupted resumes when the same command is given again.",
@@ -155,5 +156,6 @@ BENCHMARK = Benchmark(
     record=record_episode,
     report=report,
     console=console,
+    paper_command="sgm run point --cleanup-steps 400000",
     extras={"learn": ("torch", "safetensors"), "viz": ("matplotlib",)},
 )

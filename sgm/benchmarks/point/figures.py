@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 
 import sgm
-from sgm.benchmarks import map_plots, paper, plots, tables
+from sgm.benchmarks import label, map_plots, paper, plots, tables
 from sgm.benchmarks.checks import COUNT
-from sgm.benchmarks.page import Figure, Files, Run, attribute, band
-from sgm.benchmarks.tables import Pooled, label
+from sgm.benchmarks.page import Figure, band
+from sgm.benchmarks.runs import Files, RunFolder, attribute
+from sgm.benchmarks.tables import Pooled
 from sgm.envs.point.mazes import Maze, load_maze
 
 COLOURS = {"sorb": "#c2570c", "sorb+sgm": plots.NODE}
@@ -23,26 +24,25 @@ _WIDEST = 512  # cells: a maze may have 16,384 free ones, which in none of ours 
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # a method whose name may be part of a file's name
 
 
-def figures(run: Run) -> list[Figure]:
+def figures(run: RunFolder) -> list[Figure]:
     """Success by environment, then the memory and an episode of the first seed of each method."""
     found = [_success(items, number) for number, items in enumerate(_cleaned(run)) if items]
     files = run.files()
     for method in dict.fromkeys(row["method"] for row in run.rows if _PLAIN.fullmatch(row["method"])):
+        name = label("point", method)
         seed, whose = files.first(f"{method}/memory.sgm"), method.replace("+", "-")
         if files.has(seed, f"{method}/memory.sgm"):
-            caption = (
-                f"{label(method)}, seed {seed}: the memory before the k-nearest filter, after it, and after cleanup."
-            )
+            caption = f"{name}, seed {seed}: the memory before the k-nearest filter, after it, and after cleanup."
             draw = partial(_draw_stages, run=run, files=files, seed=seed, method=method)
             found.append(Figure(f"memory-{whose}", caption, draw, wide=True))
         if files.has(seed, f"{method}/episode.json"):
-            caption = f"{label(method)}, seed {seed}: an episode in which an edge failed and the agent planned again."
+            caption = f"{name}, seed {seed}: an episode in which an edge failed and the agent planned again."
             draw = partial(_draw_episode, run=run, files=files, seed=seed, method=method)
             found.append(Figure(f"episode-{whose}", caption, draw, wide=True))
     return found
 
 
-def _cleaned(run: Run) -> list[list[Pooled]]:
+def _cleaned(run: RunFolder) -> list[list[Pooled]]:
     """The stages of all methods with cleanup, for each environment."""
     groups = tables.by_group(tables.pool(run.rows)).values()
     cleaned = [item for items in groups if any(item.phase == "cleaned" for item in items) for item in items]
@@ -63,20 +63,20 @@ def _curve(items: Sequence[Pooled]) -> plots.Curve:
     quoted = paper.final("point", method) if items[0].environment.startswith(paper.POINT_ENVIRONMENT) else ()
     return plots.curve(
         line,
-        label(method),
+        label("point", method),
         COLOURS.get(method, plots.WALL),
         initial=initial.rate if initial else None,
         paper=quoted,
     )
 
 
-def _draw_stages(path: Path, run: Run, files: Files, seed: int, method: str) -> None:
+def _draw_stages(path: Path, run: RunFolder, files: Files, seed: int, method: str) -> None:
     memory = files.memory(seed, f"{method}/memory.sgm")
     draw_map = partial(plots.draw_maze, maze=load(run))
     map_plots.memory_stages(path, draw_map, attribute(memory, "position", 2), map_plots.stages_of(memory))
 
 
-def _draw_episode(path: Path, run: Run, files: Files, seed: int, method: str) -> None:
+def _draw_episode(path: Path, run: RunFolder, files: Files, seed: int, method: str) -> None:
     memory, maze = files.memory(seed, f"{method}/memory.sgm"), load(run)
     trace = files.json(seed, f"{method}/episode.json")
     size = np.array([maze.height, maze.width])  # observations are in [0, 1]²
@@ -86,7 +86,7 @@ def _draw_episode(path: Path, run: Run, files: Files, seed: int, method: str) ->
     map_plots.episode(path, draw_map, attribute(memory, "position", 2), memory.edges(), trace)
 
 
-def load(run: Run) -> Maze:
+def load(run: RunFolder) -> Maze:
     """The maze of a run. A text file is read if the caller vouches for it, not because results.json names it."""
     settings = run.settings if run.trusted is None else run.trusted
     if "maze" not in settings:
@@ -102,7 +102,7 @@ def _require_known(name: object, resize: object) -> None:
     if not isinstance(name, str) or not (named := _MAZE.fullmatch(name)):
         raise sgm.StoreError(
             f"the maze of this run is {reprlib.repr(name)}, which is not the name of one of ours: give its text file, "
-            "write_report(report, folder, trusted=settings)"
+            "write_report(benchmark, folder, trusted=settings)"
         )
     if not COUNT.holds(resize) or int(named["spiral"] or named["random"] or 15) * int(str(resize)) > _WIDEST:
         raise sgm.StoreError(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sgm.benchmarks import page, paper, tables
-from sgm.benchmarks.page import Figures, Note, Run, Section
+from sgm.benchmarks.page import Figures, Note, Section
+from sgm.benchmarks.runs import RunFolder
 from sgm.benchmarks.tables import NONE, Group, Row, Table
 
 from .figures import figures
@@ -17,7 +18,7 @@ _NOTE = (
 )
 
 
-def report(run: Run) -> list[Section]:
+def report(run: RunFolder) -> list[Section]:
     """The sections of the page."""
     return [
         page.what_was_run(run),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from sgm.benchmarks.base import Settings
-from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, seed, some_of, steps
 
 METHODS = ("sorb+sgm", "sorb", "d3pg", "ddpg+her", "sac+her")
 _MAZE = "FourRooms, U, Tree, Spiral11, Random15, Random15+4, … or a text file with # for walls and . for free cells"
@@ -21,8 +21,8 @@ class PointSettings(Settings):
     cleanup_steps: int = steps(50_000)
     checkpoints: tuple[int, ...] = steps((5_000, 10_000, 20_000, 50_000))
     maze: str = option("FourRooms", _MAZE)
-    maze_seed: int = option(0, "which of the random mazes", metavar="SEED")
-    resize: int = option(5, "inflate the cells of the maze by this factor", metavar="N")
+    maze_seed: int = seed(0, "which of the random mazes")
+    resize: int = count(5, "inflate the cells of the maze by this factor")
     thin: bool = option(True, "walls one cell thick as in the paper, or inflated like free space", off="--thick")
     episodes: int = count(200, "evaluation episodes for each seed, method and phase", EVALUATION)
     difficulty: float = option(0.95, "goal distance as a share of the largest", EVALUATION, metavar="SHARE")

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 import sgm
 from sgm.benchmarks.base import Benchmark, Method, Piece, Row
+from sgm.benchmarks.checks import NUMBER
 from sgm.benchmarks.results import read_arrays, read_choice, read_quality, write_arrays, write_json
 from sgm.benchmarks.seeds import Purpose
 from sgm.envs.safety.layouts import generate
@@ -97,6 +98,12 @@ def build_sparse(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
     return choice.memory
 
 
+def _merging(name: str) -> Method:
+    """The method of a merging criterion."""
+    label = "two-way and perceptual" if name == "both" else name
+    return Method(label, f"ConSPTM + SGM, {label}", build=partial(build_sparse, method=name))
+
+
 def _metric(piece: Piece) -> tuple[Any, Any]:
     return piece.networks.distance, piece.networks.features
 
@@ -129,7 +136,8 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
 
 BENCHMARK = Benchmark(
     name="safety",
-    title="SafetyGym: ConSPTM, ConSPTM + SGM and the merging criteria",
+    label="SafetyGym",
+    title="ConSPTM, ConSPTM + SGM and the merging criteria",
     description="Explore rooms at random, train a distance between images, features and a controller, build memories "
     "by each merging criterion, evaluate them, clean up, evaluate again, and write results.json, memories, weights, "
     "figures and report.html. Training takes about 15 minutes on two cores; --pretrained uses the weights that come "
@@ -137,8 +145,8 @@ BENCHMARK = Benchmark(
     settings=SafetySettings,
     quick=QUICK,
     methods={
-        "consptm": Method("ConSPTM", build=build_dense),
-        **{name: Method(f"{name} merging", build=partial(build_sparse, method=name)) for name in CRITERIA},
+        "consptm": Method("dense (ConSPTM)", "ConSPTM", build=build_dense),
+        **{name: _merging(name) for name in CRITERIA},
     },
     axes={"layout": "layouts", "seed": "seeds"},
     policies=POLICIES,
@@ -161,6 +169,8 @@ BENCHMARK = Benchmark(
     has_figure_data=lambda piece: figure_data.is_written(piece.folder),
     report=report,
     console=console,
-    free=("workers",),
+    fields=dict.fromkeys(("true_part", "false_starts", "false_goals"), NUMBER),
+    may_differ=("workers",),
+    paper_command="sgm run safety --methods consptm uniform perceptual incoming outgoing two-way both",
     extras={"safety": ("torch", "safetensors", "matplotlib", "mujoco", "OpenGL", "threadpoolctl")},
 )

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import sgm
-from sgm.benchmarks import map_plots, paper, plots, tables
+from sgm.benchmarks import label, map_plots, paper, plots, tables
 from sgm.benchmarks.ground_truth import edge_lengths
-from sgm.benchmarks.page import Figure, Files, Run, attribute, band
-from sgm.benchmarks.tables import Pooled, Row, label
+from sgm.benchmarks.page import Figure, band
+from sgm.benchmarks.runs import Files, RunFolder, attribute
+from sgm.benchmarks.tables import Pooled, Row
 from sgm.errors import printable
 
 from .ground_truth import FALSE
@@ -43,9 +44,9 @@ MISPLACED = {"starts": "#7b4fa0", "goals": "#c3aad6"}
 Floats = NDArray[np.float64]
 
 
-def rooms(run: Run, layout: int) -> Figure:
+def rooms(run: RunFolder, layout: int) -> Figure:
     """The floor plan, with views if there are any."""
-    files = run.files(f"layout{layout}/")
+    files = run.files(layout=layout)
     data = _figure_data(files, {})
     caption = f"Layout {layout} from above: walls with the colours of their textures, pillars, hazards in pink."
     caption += " Right: what the robot sees at the numbered poses." if "views" in data else ""
@@ -57,9 +58,9 @@ def rooms(run: Run, layout: int) -> Figure:
     )
 
 
-def figures(run: Run, layout: int) -> list[Figure]:
+def figures(run: RunFolder, layout: int) -> list[Figure]:
     """All other figures of a layout."""
-    rows, files = [row for row in run.rows if row["layout"] == layout], run.files(f"layout{layout}/")
+    rows, files = [row for row in run.rows if row["layout"] == layout], run.files(layout=layout)
     found = [*_numbers(files, rows), *_memory(files, layout), *_similarity(files, layout), *_episode(files, layout)]
     return [figure._replace(name=f"{figure.name}-layout{layout}") for figure in found]
 
@@ -131,7 +132,7 @@ def _curves(pooled: Sequence[Pooled]) -> dict[tuple[str, str], list[plots.Curve]
         marked = group.method != "both" or "two-way" not in methods
         curve = plots.curve(
             items,
-            label(group.method),
+            group.label,
             COLOURS[group.method],
             marker=MARKERS[group.method],
             paper=paper.final("safety", group.method) if marked else (),
@@ -170,7 +171,7 @@ def _lengths(files: Files, rows: Sequence[Row]) -> dict[str, dict[str, Floats]]:
             for stage, name in _stages(files, seed, method).items():
                 memory = files.memory(seed, name)
                 lengths.setdefault(stage, []).append(edge_lengths(memory.edges(), attribute(memory, "pose", 3)))
-        found[label(method)] = {stage: np.concatenate(each) for stage, each in lengths.items()}
+        found[label("safety", method)] = {stage: np.concatenate(each) for stage, each in lengths.items()}
     return found
 
 
@@ -191,8 +192,8 @@ def _memory(files: Files, layout: int) -> list[Figure]:
         map_plots.memory_stages(path, on, positions, drawn, FALSE, "m")
 
     caption = (
-        f"{label(method)}, seed {seed}: the memory over the floor plan before and after cleanup. Edges are drawn "
-        "straight, though the path along them need not be."
+        f"{label('safety', method)}, seed {seed}: the memory over the floor plan before and after cleanup. Edges are "
+        "drawn straight, though the path along them need not be."
     )
     return [Figure("memory", caption, draw, wide=True)]
 
@@ -307,7 +308,7 @@ def draw_reasons(path: Path, methods: Mapping[str, Mapping[str, Pooled]]) -> Non
         axes.margins(x=0)
         axes.set_xlim(0, 118 if axes in panels[[1, 3]] else 1.25 * max(axes.get_xlim()[1], 4))
         axes.xaxis.set_major_locator(plots.pyplot().MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-    labels = [label(method).replace(" and ", "\nand ") for method in methods]
+    labels = [label("safety", method).replace(" and ", "\nand ") for method in methods]
     panels[0].set_yticks(range(len(methods)), labels, fontsize=11)
     panels[0].set_ylim(len(methods) - 0.5, -0.5)
     plots.legend_under(figure, panels, 0.35)

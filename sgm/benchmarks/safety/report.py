@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from sgm.benchmarks import page, tables
 from sgm.benchmarks.checks import COUNT, QUALITY, TEXT, Each, Several
-from sgm.benchmarks.page import Figures, Note, Run, Section
+from sgm.benchmarks.page import Figures, Note, Section
+from sgm.benchmarks.runs import RunFolder
 from sgm.benchmarks.tables import Row, Table
 
 from .figures import figures, rooms
@@ -45,7 +46,7 @@ _DISTANCE_NOTE = (
 )
 
 
-def report(run: Run) -> list[Section]:
+def report(run: RunFolder) -> list[Section]:
     """The sections of the page."""
     run.require("layout", "policy", "agent")
     run = run._replace(results={**run.results, "rows": ordered(run.rows)})
@@ -84,5 +85,5 @@ def _success(rows: Sequence[Row]) -> list[Table]:
     ]
 
 
-def _figures(run: Run, layout: int, layouts: int) -> Section:
+def _figures(run: RunFolder, layout: int, layouts: int) -> Section:
     return Section("Figures" if layouts == 1 else f"Figures, layout {layout}", [Figures(figures(run, layout))])

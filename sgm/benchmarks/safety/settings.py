@@ -7,7 +7,7 @@ from typing import Any
 
 import sgm
 from sgm.benchmarks.base import Settings
-from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, seed, some_of, steps
 
 CRITERIA = ("uniform", "perceptual", "incoming", "outgoing", "two-way", "both")  # both: two-way and perceptual
 METHODS = ("consptm", *CRITERIA)
@@ -27,7 +27,7 @@ _PRETRAINED = "use the weights that come with the package, or train from scratch
 class SafetySettings(Settings):
     """What a run of the benchmark does; everything here decides its result."""
 
-    layouts: tuple[int, ...] = option((0,), "which rooms, by seed", least=1, metavar="LAYOUT")
+    layouts: tuple[int, ...] = seed((0,), "which rooms, by seed", metavar="LAYOUT")
     methods: tuple[str, ...] = some_of(METHODS, ("consptm", "uniform", "two-way", "both"), _METHODS)
     policies: tuple[str, ...] = some_of(POLICIES, ("first-failure", "belief"), "when cleanup removes an edge")
     cleanup_steps: int = steps(200_000)

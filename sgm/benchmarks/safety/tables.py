@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from sgm.benchmarks import paper, tables
-from sgm.benchmarks.tables import NONE, Cell, Pooled, Row, Table, label, rounded, share, stage, three_digits
+from sgm.benchmarks import label, paper, tables
+from sgm.benchmarks.tables import NONE, Cell, Pooled, Row, Table, rounded, share, stage, three_digits
 from sgm.navigation import paired_difference
 
 from .settings import METHODS, POLICIES
@@ -67,7 +67,7 @@ def comparison_table(rows: Iterable[Row], chosen: str = "two-way", others: Seque
         )
 
     known = {group.method for group, _ in items}
-    columns = {f"Over {label(other)}": over(other) for other in others if other in known}
+    columns = {f"Over {label('safety', other)}": over(other) for other in others if other in known}
     shown = [(group, item) for group, item in items if group.method == chosen]
     shown = [(group, item) for group, item in shown if any(above(item).text != NONE for above in columns.values())]
     return tables.table(shown, {"Cleanup steps": tables.stage_text, **columns})
@@ -138,7 +138,7 @@ def threshold_table(choices: Mapping[str, Mapping[str, Any] | None]) -> Table:
         lines.append(
             [
                 Cell(piece),
-                Cell(label(method)),
+                Cell(label("safety", method)),
                 Cell(_THRESHOLDS.get(choice.get("name", ""), str(choice.get("name")))),
                 Cell(three_digits(choice.get("value"))),
                 Cell(three_digits(beside)),
