@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sgm.benchmarks import plots, tables
+from sgm.benchmarks import label, plots, tables
 from sgm.benchmarks.page import Figure
 from sgm.benchmarks.runs import Files, RunFolder, attribute
 from sgm.benchmarks.tables import Pooled
@@ -50,16 +50,9 @@ def draw_success(path: Path, items: Sequence[Pooled]) -> None:
         places = [place + (number - (len(methods) - 1) / 2) * width for place, _ in known]
         rates = [100 * item.rate for _, item in known]
         errors = np.abs(np.array([[100 * end for end in item.ci95] for _, item in known]).T - rates)
-        look = {"color": COLOURS.get(method, plots.FAINT if method == "gcbc" else plots.FALSE_EDGE)}
-        axes.bar(
-            places,
-            rates,
-            width,
-            yerr=errors,
-            label=next(iter(mine.values())).group.label,
-            error_kw={"linewidth": 0.8},
-            **look,
-        )
+        look: dict[str, Any] = {"color": COLOURS.get(method, plots.FAINT if method == "gcbc" else plots.FALSE_EDGE)}
+        look |= {"label": label("ogbench", method), "error_kw": {"linewidth": 0.8}}
+        axes.bar(places, rates, width, yerr=errors, **look)
     names = [name.removeprefix("ogbench:pointmaze-").removesuffix("-v0").replace("-", "\n") for name in datasets]
     axes.set(xticks=range(len(datasets)), xticklabels=names, ylabel="success, %", ylim=(0, 102))
     axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.18), frameon=False)

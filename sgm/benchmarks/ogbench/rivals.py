@@ -210,9 +210,10 @@ class PathAgent:
         total = np.where(steps <= self.reach, steps + cost, np.inf)
         away = ~np.isfinite(total).any(axis=1)
         total[away] = np.where(np.isfinite(cost[away]), steps[away], np.inf)
-        known = np.isfinite(total).any(axis=1)
-        for row, start, is_known in zip(rows.tolist(), total.argmin(axis=1).tolist(), known.tolist(), strict=True):
-            self._paths[row] = self._follow(row, start) if is_known else np.empty(0, np.int64)
+        for place, row in enumerate(rows.tolist()):
+            start = int(total[place].argmin())
+            known = np.isfinite(total[place, start])
+            self._paths[row] = self._follow(row, start) if known else np.empty(0, np.int64)
 
     def _follow(self, row: int, start: int) -> Ints:
         """The vertices from one on; as many as are looked at where the next step plans again."""

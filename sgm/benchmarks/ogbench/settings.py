@@ -23,7 +23,7 @@ _MOST_NODES = 1_000  # of the memories that are compared at equal nodes
 class OGBenchSettings(Settings):
     """What a run of the benchmark does. Its values were fixed on random tasks, see docs/ogbench.md."""
 
-    datasets: tuple[str, ...] = option(DATASETS, "names of OGBench's datasets", least=1, metavar="NAME")
+    datasets: tuple[str, ...] = option(DATASETS, "names of OGBench's datasets", fewest=1, metavar="NAME")
     methods: tuple[str, ...] = some_of(METHODS, METHODS, _METHODS)
     cleanup_steps: int = steps(20_000)
     dataset_dir: str | None = option(None, _DIRECTORY, metavar="FOLDER")
