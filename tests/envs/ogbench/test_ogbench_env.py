@@ -75,7 +75,7 @@ def test_tasks_are_the_packages_with_its_noise():
 def test_a_teleport_leads_to_one_of_the_exits_and_is_seen_a_step_later():
     ours = PointMazes(60, "teleport")
     door = ours.maze.doors[0]
-    starts = np.tile(door + [0.0, 1.6], (60, 1))
+    starts = np.tile(door + np.array([0.0, 1.6]), (60, 1))
     ours.reset(seed=0, options={"starts": starts, "goals": np.zeros((60, 2))})
     shown, *_, info = ours.step(np.tile([0.0, -1.0], (60, 1)))
     assert np.allclose(shown["observation"], starts - [0, 0.2])
