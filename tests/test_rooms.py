@@ -19,7 +19,7 @@ ROOMS = {
     "progress": set(),
     "memory": set(),
     "envs": set(),
-    "data": {"memory"},
+    "data": {"memory", "envs"},
     "learning": {"memory", "data"},
     "distances": {"memory", "data", "learning"},
     "controllers": {"memory", "data", "learning", "distances"},
@@ -38,7 +38,7 @@ THIRD_PARTY = {
     "memory": {"numpy", "scipy", "networkx"},  # networkx: an export format, inside one function
     "data": {"numpy", "gymnasium", "minari", "ogbench", "mujoco", "PIL", "imageio"},
     "navigation": {"numpy", "scipy", "gymnasium"},
-    "envs": {"numpy", "scipy", "gymnasium", "mujoco", "vizdoom", "cv2", "matplotlib"},
+    "envs": {"numpy", "scipy", "gymnasium", "mujoco", "ogbench", "vizdoom", "cv2", "matplotlib"},
 }
 
 

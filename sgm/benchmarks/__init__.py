@@ -1,4 +1,4 @@
-"""The paper's benchmarks: each is a declaration (`base.Benchmark`) that one engine runs from training to the report."""
+"""The paper's benchmarks, and OGBench: each is a declaration (`base.Benchmark`) that one engine runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ BENCHMARKS: dict[str, str | Benchmark] = {
     "point": "sgm.benchmarks.point.benchmark",
     "doom": "sgm.benchmarks.doom.benchmark",
     "safety": "sgm.benchmarks.safety.benchmark",
+    "ogbench": "sgm.benchmarks.ogbench.benchmark",
 }
 
 

@@ -22,6 +22,7 @@ from sgm.errors import MemoryWarning
 from . import page, tables
 from .checks import Shape
 from .options import check_values, option, seed, steps
+from .results import piece_name
 from .runs import RunFolder
 from .seeds import Purpose, seed_for
 
@@ -49,15 +50,17 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """Tasks that the environment draws itself, one for each sub-environment, when it is reset.
+    """Tasks that the environment draws itself when it is reset.
 
     Attributes:
         seed: of the reset.
-        options: of the reset.
+        options: of the reset; a list of them is used in turn, see `sgm.evaluate`.
+        episodes: how many; None: one for each sub-environment.
     """
 
     seed: int
-    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    options: Any = dataclasses.field(default_factory=dict)
+    episodes: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,7 +209,7 @@ class Piece:
     Attributes:
         benchmark: the declaration.
         settings: of the run.
-        numbers: what tells it from other pieces, for example {"seed": 0}.
+        numbers: what tells it from other pieces, numbers or names, for example {"seed": 0}.
         out: the folder of the run.
         folder: the folder of the piece.
         command: what results say made them.
@@ -218,14 +221,15 @@ class Piece:
         self,
         benchmark: Benchmark,
         settings: Any,
-        numbers: Mapping[str, int],
+        numbers: Mapping[str, int | str],
         out: Path,
         *,
         command: str = "",
         progress: bool = True,
     ) -> None:
         """Describe a piece; nothing is made or written yet."""
-        self.benchmark, self.settings, self.numbers, self.out = benchmark, settings, dict(numbers), out
+        self.benchmark, self.settings, self.out = benchmark, settings, out
+        self.numbers: dict[str, Any] = dict(numbers)
         self.command, self.progress = command, progress
         self.folder = piece_folder(out, numbers)
         self.name = ", ".join(f"{axis} {number}" for axis, number in numbers.items())
@@ -303,6 +307,6 @@ class Piece:
                 self.__dict__.pop(name).close()
 
 
-def piece_folder(out: Path, numbers: Mapping[str, int]) -> Path:
+def piece_folder(out: Path, numbers: Mapping[str, int | str]) -> Path:
     """The folder of a piece in that of its run."""
-    return out.joinpath(*(f"{axis}{number}" for axis, number in numbers.items()))
+    return out.joinpath(*(piece_name(axis, value) for axis, value in numbers.items()))

@@ -69,6 +69,7 @@ OPTIONAL: dict[str, Shape] = {
     **dict.fromkeys(("policy", "agent"), TEXT),
     "reasons": Each(TEXT, COUNT),
     "levels": Each(TEXT, LEVEL),
+    "by_task": Each(TEXT, {"episodes": SOME, "successes": COUNT}),
     "outcomes": OUTCOMES,
 }
 QUALITY: Shape = {

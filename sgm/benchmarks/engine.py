@@ -106,7 +106,7 @@ class Run:
 
     # -- where everything is -------------------------------------------------------------------------------------
 
-    def _chain(self, numbers: Mapping[str, int], method: str, policy: str | None) -> StateFile:
+    def _chain(self, numbers: Mapping[str, int | str], method: str, policy: str | None) -> StateFile:
         """What a method under a policy has finished in a piece."""
         facts = {**numbers, "method": method, **({} if policy is None else {"policy": policy})}
         folder = piece_folder(self.out, numbers).joinpath(method, *([] if policy is None else [policy]))
@@ -232,7 +232,8 @@ def _summary(row: Row) -> str:
 def rollout(agent: Any, env: Any, tasks: Any, *, traces: int = 0, progress: bool = False) -> Evaluation:
     """Run one episode for each task, and record the first `traces` of them; an agent that cleans does so."""
     if isinstance(tasks, Draws):
-        return run_episodes(agent, env, seed=tasks.seed, options=tasks.options, traces=traces, progress=progress)
+        how: dict[str, Any] = {"seed": tasks.seed, "options": tasks.options, "traces": traces, "progress": progress}
+        return run_episodes(agent, env, tasks.episodes, **how)
     return run_episodes(agent, env, tasks=tasks, traces=traces, progress=progress)
 
 

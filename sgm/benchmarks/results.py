@@ -35,6 +35,7 @@ _MEMORY = re.compile(r"memory(-[0-9]{1,18})?\.sgm")
 # project that it belongs to, are left alone.
 _HELD = ("settings.json", "results.json", "report.html", "figures")
 _FILES = (".html", ".json", ".npy", ".npz", ".png", ".safetensors", ".sgm", ".wad")
+_NAMED = "-[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"  # the name of a piece, after that of its axis
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
@@ -312,18 +313,27 @@ def claim_folder(
     write_json(path, mine)
 
 
-def find_pieces(out: Path, axes: Iterable[str]) -> list[dict[str, int]]:
+def piece_name(axis: str, value: int | str) -> str:
+    """The folder of a piece along one axis: "seed3", "dataset-pointmaze-giant-stitch-v0"."""
+    return f"{axis}-{value}" if isinstance(value, str) else f"{axis}{value}"
+
+
+def find_pieces(out: Path, axes: Iterable[str]) -> list[dict[str, Any]]:
     """The pieces that a run folder has folders of, for example {"layout": 0, "seed": 3} for layout0/seed3."""
     axes = tuple(axes)
-    named = re.compile("/".join(f"{axis}(0|[1-9][0-9]{{0,17}})" for axis in axes))
-    names = (path.relative_to(out).as_posix() for path in out.glob("/".join(f"{axis}*" for axis in axes)))
-    found = sorted(tuple(map(int, match.groups())) for name in names if (match := named.fullmatch(name)))
-    return [dict(zip(axes, numbers, strict=True)) for numbers in found]
+    named = re.compile("/".join(f"{axis}(0|[1-9][0-9]{{0,17}}|{_NAMED})" for axis in axes))
+    names = sorted(path.relative_to(out).as_posix() for path in out.glob("/".join(f"{axis}*" for axis in axes)))
+    found = [tuple(map(_piece_value, match.groups())) for name in names if (match := named.fullmatch(name))]
+    return [dict(zip(axes, values, strict=True)) for values in sorted(found)]
+
+
+def _piece_value(text: str) -> int | str:
+    return text[1:] if text.startswith("-") else int(text)
 
 
 def _remove_files(out: Path, held: Sequence[str]) -> None:
     """Remove the files of a run from folders of these names; other files, and what links lead to, stay."""
-    run = re.compile("|".join(re.escape(name).replace(r"\*", "[0-9]*") for name in held))
+    run = re.compile("|".join(re.escape(name).replace(r"\*", f"([0-9]*|{_NAMED})") for name in held))
     for path in list(_everything(out, held)):
         ours = run.fullmatch(path.relative_to(out).parts[0]) and path.suffix in (*_FILES, ".new")
         if ours and path.parent != out and (path.is_symlink() or not path.is_dir()):

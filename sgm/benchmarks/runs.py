@@ -18,7 +18,7 @@ import sgm
 
 from . import find_benchmark, paper
 from .checks import NUMBER, RESULTS, TEXT, Several, Shape, check, check_row
-from .results import find_file, read_arrays, read_json
+from .results import find_file, piece_name, read_arrays, read_json
 from .tables import NONE, Group, Pooled, Row, by_group, last_stages, pool
 
 SCHEMA = 1
@@ -92,9 +92,9 @@ class RunFolder(NamedTuple):
         check(self.results.get(name), shape, f"{self.folder / 'results.json'}", name)
         return self.results.get(name) or {}
 
-    def files(self, **numbers: int) -> Files:
+    def files(self, **numbers: int | str) -> Files:
         """What the folder holds of each seed; `numbers` are those of the other axes, for example `layout=0`."""
-        return Files(self.folder, "".join(f"{axis}{number}/" for axis, number in numbers.items()))
+        return Files(self.folder, "".join(f"{piece_name(axis, value)}/" for axis, value in numbers.items()))
 
 
 def made(path: Path, facts: Mapping[str, Any]) -> str:

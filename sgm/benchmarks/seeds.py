@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import zlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -24,6 +25,7 @@ class Purpose(enum.IntEnum):
     RANDOM_AGENT = 10
 
 
-def seed_for(numbers: Sequence[int], purpose: Purpose) -> int:
-    """The seed for one purpose of a piece that has these numbers, for example layout and seed."""
+def seed_for(values: Sequence[int | str], purpose: Purpose) -> int:
+    """The seed for one purpose of a piece that has these numbers or names, for example layout and seed."""
+    numbers = [zlib.crc32(value.encode()) if isinstance(value, str) else value for value in values]
     return int(np.random.SeedSequence([*numbers, purpose]).generate_state(1)[0])

@@ -4,33 +4,25 @@ A scripted oracle walks from cell to cell of the maze along a shortest path, wit
 (`data_gen_scripts/generate_locomaze.py` of the OGBench repository, Park et al. 2024). The recipe is theirs; the random
 numbers are ours, so a generated dataset is another draw of the official one.
 
-All episodes are walked at the same time. The simulator is asked only where the sphere may touch a wall: an action moves
-the sphere as such and leaves it without speed, so that physics does nothing elsewhere. Both ways give the same numbers.
+All episodes are walked at the same time, see `sgm.envs.ogbench.maze`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from sgm.errors import InputError, MissingExtra
+from sgm.envs.ogbench.maze import MAZES as MAZES
+from sgm.envs.ogbench.maze import Floats, Ints, Maze
+from sgm.errors import InputError
 
 from .experience import Experience
 
 RECIPE = 1  # counts changes of what a seed gives
-MAZES = ("medium", "large", "giant", "teleport")
 KINDS = ("navigate", "stitch")
 _NOISE = 0.5  # standard deviation of the action noise
-_SPEED = 0.2  # map units that an action of length 1 moves the sphere
-_RADIUS = 0.7  # of the sphere, map units
-_TOUCH = 1e-6  # map units around a wall within which the simulator is asked
 _STITCHED = 4  # cells between start and goal of an episode of "stitch"
-_NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1))  # in the recipe's order, which decides between equal paths
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,91 +60,6 @@ def generate(maze: str, kind: str, seed: int) -> tuple[Experience, Experience]:
     return both[: training * steps], both[training * steps :]
 
 
-class Maze:
-    """A point maze: its cells, the oracle's way through them, and its physics."""
-
-    def __init__(self, name: str) -> None:
-        """Make the environment, whose map and simulator are used."""
-        try:
-            import gymnasium
-            import mujoco
-            import ogbench.locomaze  # noqa: F401  # registers the environments
-        except ModuleNotFoundError as error:
-            raise MissingExtra("generating data of OGBench", "ogbench", error) from error
-        env: Any = gymnasium.make(f"pointmaze-{name}-v0")
-        self.env: Any = env.unwrapped
-        self._step = mujoco.mj_step
-        self.map = np.asarray(self.env.maze_map)
-        self.unit, self.offset = float(self.env._maze_unit), float(self.env._offset_x)
-        teleports = self.env._teleport_info
-        self.doors = np.array(teleports["teleport_in_xys"] if teleports else []).reshape(-1, 2)
-        self.exits = np.array(teleports["teleport_out_xys"] if teleports else []).reshape(-1, 2)
-        self.door_radius = 1.5 * teleports["teleport_radius"] if teleports else 0.0
-        self.cells = np.argwhere(self.map == 0)
-        self.vertices = np.array([cell for cell in self.cells if not self._in_a_corridor(*cell)])
-        self.steps_to = {tuple(cell): self._search(*cell) for cell in self.cells.tolist()}
-        self._next = np.zeros((*self.map.shape, *self.map.shape, 2), np.int64)
-        for goal, steps in self.steps_to.items():
-            self._next[goal] = self._following(steps)
-        self._is_wall = np.pad(self.map == 1, ((0, 1), (0, 1)))  # index −1 finds the padding too
-
-    def centres(self, cells: Ints) -> Floats:
-        """(n, 2) rows and columns to (n, 2) x and y."""
-        return np.asarray(cells[:, ::-1] * self.unit - self.offset, np.float64)
-
-    def cells_at(self, places: Floats) -> Ints:
-        """(n, 2) x and y to (n, 2) rows and columns."""
-        return ((places[:, ::-1] + self.offset + 0.5 * self.unit) / self.unit).astype(np.int64)
-
-    def towards(self, places: Floats, goals: Floats) -> Floats:
-        """(n, 2) unit vectors from places to the centre of the next cell on the way to (n, 2) goals."""
-        (i, j), (goal_i, goal_j) = self.cells_at(places).T, self.cells_at(goals).T
-        ahead = self.centres(self._next[goal_i, goal_j, i, j]) - places
-        return np.asarray(ahead / (np.sqrt((ahead**2).sum(axis=1, keepdims=True)) + 1e-6))
-
-    def touching(self, places: Floats) -> NDArray[np.bool_]:
-        """(n,) whether the sphere may touch a wall."""
-        cells = self.cells_at(places)
-        inside = places - self.centres(cells)
-        edge = 0.5 * self.unit - np.abs(inside)  # how far the sphere's middle is from the nearest edges of its cell
-        near = edge < _RADIUS + _TOUCH
-        (x, y), (near_x, near_y) = np.where(inside < 0, -1, 1).T, near.T
-        i, j = cells.T
-        corner = near_x & near_y & ((edge**2).sum(axis=1) < (_RADIUS + _TOUCH) ** 2)
-        beside = near_x & self._is_wall[i, j + x] | near_y & self._is_wall[i + y, j]
-        return np.asarray(beside | corner & self._is_wall[i + y, j + x] | self._is_wall[i, j])
-
-    def simulate(self, place: Floats, warm: Floats) -> None:
-        """Let physics act for one step on a sphere at (2,) `place`; changes it and the (2,) memory of the solver."""
-        data = self.env.data
-        data.qpos[:], data.qvel[:], data.qacc_warmstart[:] = place, 0.0, warm
-        self._step(self.env.model, data, nstep=self.env.frame_skip)
-        place[:], warm[:] = data.qpos, data.qacc_warmstart
-
-    def _in_a_corridor(self, i: int, j: int) -> bool:
-        up, down, left, right = (self.map[i + a, j + b] for a, b in ((-1, 0), (1, 0), (0, -1), (0, 1)))
-        return bool(up == down != left == right)
-
-    def _search(self, i: int, j: int) -> Ints:
-        """Cells to walk from everywhere to a cell, over its neighbours; −1 where there is no way."""
-        steps = np.full(self.map.shape, -1)
-        steps[i, j], queue = 0, [(i, j)]
-        for a, b in queue:
-            for c, d in ((a + da, b + db) for da, db in _NEIGHBOURS):
-                if self.map[c, d] == 0 and steps[c, d] < 0:
-                    steps[c, d] = steps[a, b] + 1
-                    queue.append((c, d))
-        return steps
-
-    def _following(self, steps: Ints) -> Ints:
-        """(height, width, 2) the neighbour nearest to the goal, or the cell itself where none is nearer."""
-        following: Ints = np.moveaxis(np.indices(steps.shape), 0, -1).copy()
-        for i, j in np.argwhere(steps > 0).tolist():
-            ways = [(i + a, j + b) for a, b in _NEIGHBOURS if self.map[i + a, j + b] == 0]
-            following[i, j] = min(ways, key=lambda cell: int(steps[cell]))
-        return following
-
-
 def walk(maze: Maze, kind: str, episodes: int, steps: int, random: np.random.Generator) -> Walks:
     """Walk `episodes` episodes of `steps` steps by the recipe of a kind of dataset."""
     if kind not in KINDS:
@@ -165,19 +72,14 @@ def walk(maze: Maze, kind: str, episodes: int, steps: int, random: np.random.Gen
     for step in range(steps):
         action = np.clip(maze.towards(place, goal) + random.normal(0, _NOISE, (episodes, 2)), -1, 1)
         observations[:, step], places[:, step], actions[:, step] = seen, place, action
-        place = place + _SPEED * action
-        touching = maze.touching(place)
-        warm[~touching] = 0
-        for row in np.flatnonzero(touching).tolist():
-            maze.simulate(place[row], warm[row])
-        simulated += int(touching.sum())
+        place, asked = maze.move(place, action, warm)
+        simulated += asked
         seen = place.copy()
         if kind == "navigate":
             arrived = np.flatnonzero(((place - goal) ** 2).sum(axis=1) <= 1.0)
             goal[arrived] = _around(maze.centres(_vertices(maze, len(arrived), random)), random)
-        if len(maze.doors):
-            apart = ((place[:, None] - maze.doors) ** 2).sum(axis=2).min(axis=1)
-            gone = np.flatnonzero(apart <= maze.door_radius**2)
+        gone = maze.entered(place)
+        if len(gone):
             place[gone] = maze.exits[random.integers(len(maze.exits), size=len(gone))]
     return Walks(observations, places, actions, simulated)
 

@@ -114,7 +114,10 @@ def test_table_1_has_all_six_rows_when_nothing_was_run_and_says_what_makes_them(
         assert paper_tables.command(name) in printed.console()
 
 
-@pytest.mark.parametrize("command", [paper_tables.command(name) for name in BENCHMARKS])
+PAPERS = [name for name in BENCHMARKS if paper_tables.command(name)]  # OGBench is none of the paper's
+
+
+@pytest.mark.parametrize("command", [paper_tables.command(name) for name in PAPERS])
 def test_the_commands_that_make_what_is_missing_are_accepted(command):
     given = shlex.split(command)[1:]
     cli._parser(given).parse_args(given)

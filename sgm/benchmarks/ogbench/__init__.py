@@ -1,0 +1,1 @@
+"""OGBench: every method on the same distance and controller, learned offline."""

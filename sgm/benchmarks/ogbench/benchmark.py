@@ -1,0 +1,221 @@
+"""OGBench, fully offline: a memory, planners in the style of others and behaviour cloning, on the same networks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgm
+from sgm.benchmarks.base import Benchmark, Draws, Method, Piece, Row
+from sgm.benchmarks.checks import TEXT
+from sgm.benchmarks.engine import rollout
+from sgm.benchmarks.results import StateFile, write_json
+from sgm.benchmarks.seeds import Purpose
+from sgm.data import Experience
+from sgm.navigation import PolicyAgent, agents
+from sgm.navigation.arrive import WithinSteps
+
+from . import rivals
+from .learn import Euclid, learn
+from .report import console, report
+from .settings import QUICK, OGBenchSettings
+from .worlds import check, is_point_maze, make_env, maze_of, random_cells
+
+TASKS = 5
+TOLERANCE = 0.1  # of the number of nodes
+
+
+def read_data(piece: Piece) -> Experience:
+    """The training data: the official file, or a generated dataset."""
+    from sgm.data import from_ogbench
+
+    settings = piece.settings
+    data = from_ogbench(piece.numbers["dataset"], settings.dataset_dir, seed=settings.data_seed)
+    piece.say(f"learning from {data.source}, {len(data):,} observations")
+    return data
+
+
+def make_buffer(piece: Piece) -> NDArray[np.int64]:
+    """(n,) random rows of the data, in order, that memories are built from."""
+    random = np.random.default_rng(piece.seed_for(Purpose.BUFFER))
+    number = min(piece.settings.observations, len(piece.rollouts))
+    return np.sort(random.choice(len(piece.rollouts), number, replace=False))
+
+
+def make_tasks(piece: Piece) -> Draws:
+    """The five tasks in turn, or random cells."""
+    settings, seed = piece.settings, piece.seed_for(Purpose.TASKS)
+    options: Any = [{"task_id": task} for task in range(1, TASKS + 1)]
+    if settings.tasks == "random":
+        options = {"cells": random_cells(piece.env, settings.episodes, seed)}
+    return Draws(seed, options, settings.episodes)
+
+
+# -- memories ----------------------------------------------------------------------------------------------------
+
+
+def build_two_way(piece: Piece) -> sgm.SparseGraphicalMemory:
+    """Two-way consistency, with the threshold that gives about as many nodes as asked for."""
+    return _two_way(piece, piece.networks[0])
+
+
+def build_euclid(piece: Piece) -> sgm.SparseGraphicalMemory:
+    """The same on Euclid's distance."""
+    return _two_way(piece, Euclid(piece.settings.cap))
+
+
+def _two_way(piece: Piece, distance: Any) -> sgm.SparseGraphicalMemory:
+    settings = piece.settings
+    data = piece.rollouts[piece.buffer]
+    return sgm.choose_threshold(
+        distance,
+        data,
+        min(settings.nodes, len(data)),
+        max_dist=settings.max_dist,
+        k=None,
+        episode=None,
+        keep_observations=True,
+        tolerance=TOLERANCE,
+        seed=piece.seed_for(Purpose.THRESHOLD),
+        progress=piece.progress,
+    ).memory
+
+
+def build_uniform(piece: Piece) -> sgm.SparseGraphicalMemory:
+    """As many of the observations as two-way consistency keeps, drawn at random."""
+    seed = piece.seed_for(Purpose.CHOICES)
+    return _memory(piece, piece.buffer, piece.settings.max_dist, criterion="uniform", size=_nodes(piece), seed=seed)
+
+
+def build_sorb(piece: Piece) -> sgm.SparseGraphicalMemory:
+    """A dense memory of as many random observations."""
+    random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
+    rows = np.sort(random.choice(piece.buffer, _nodes(piece), replace=False))
+    return _memory(piece, rows, piece.settings.sorb_dist)
+
+
+def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
+    """The clusters of states of high temporal efficiency."""
+    settings, distance = piece.settings, piece.networks[0]
+    least = settings.gas_efficiency
+    rows = rivals.efficient(piece.rollouts, piece.buffer, distance, settings.gas_dist, least)
+    rows = np.random.default_rng(piece.seed_for(Purpose.CHOICES)).permutation(rows)
+    vectors = distance.embed(np.asarray(piece.rollouts.observations[rows]))
+    return _memory(piece, np.sort(rows[rivals.cluster(vectors, distance, settings.gas_dist / 2)]), settings.gas_dist)
+
+
+def build_ttgs(piece: Piece) -> sgm.SparseGraphicalMemory:
+    """Random observations; the memory has the edges that are not penalised, the agent all."""
+    random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
+    number = min(piece.settings.ttgs_nodes, len(piece.rollouts))
+    rows = np.sort(random.choice(len(piece.rollouts), number, replace=False))
+    return _memory(piece, rows, piece.settings.ttgs_dist)
+
+
+def _memory(piece: Piece, rows: NDArray[np.int64], max_dist: float, **settings: Any) -> sgm.SparseGraphicalMemory:
+    how: dict[str, Any] = {"criterion": "none", "tau_p": None, "k": None, "keep_observations": True, **settings}
+    memory = sgm.SparseGraphicalMemory(piece.networks[0], max_dist=max_dist, **how)
+    memory.extend(piece.rollouts[rows], episode=None)
+    return memory
+
+
+def _nodes(piece: Piece) -> int:
+    """How many nodes two-way consistency has kept; what was asked for if it was not run."""
+    facts = {**piece.numbers, "method": "sgm"}
+    rows = StateFile(piece.folder / "sgm", facts).rows()
+    return min(int(rows[0]["nodes"]) if rows else piece.settings.nodes, len(piece.buffer))
+
+
+# -- agents ------------------------------------------------------------------------------------------------------
+
+
+def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean: bool) -> Any:
+    """The agent of a method."""
+    settings, (distance, controller) = piece.settings, piece.networks
+    if method == "gcbc":
+        return PolicyAgent(controller)
+    if method == "sorb":
+        return agents.sorb(memory, controller, max_steps=settings.max_steps, clean=clean)
+    if method in ("gas", "ttgs"):
+        gas = method == "gas"
+        reach = settings.gas_dist if gas else settings.ttgs_dist
+        graph = (rivals.joined if gas else rivals.penalised)(memory.embeddings, distance, reach)
+        targets = memory.waypoints(np.arange(len(memory)))
+        return rivals.PathAgent(targets, memory.embeddings, graph, distance, controller, reach, replans=gas)
+    arrival = WithinSteps(settings.cutoff)
+    return sgm.Navigator(memory, controller, arrival=arrival, max_steps=settings.max_steps, clean=clean)
+
+
+def facts(piece: Piece, memory: Any) -> Row:
+    """Where the data came from, and the share of edges that join places on two sides of a wall."""
+    found: Row = {"source": piece.rollouts.source}
+    if memory is not None and is_point_maze(piece.numbers["dataset"]):
+        edges, places = memory.edges(), np.asarray(memory.attributes["position"], np.float64)
+        maze = piece.env.maze
+        cells = maze.cells_at(places)
+        steps = np.array([maze.steps_to[tuple(cell)] for cell in cells.tolist()])
+        apart = steps[edges.source, cells[edges.target, 0], cells[edges.target, 1]]
+        straight = np.abs(cells[edges.source] - cells[edges.target]).sum(axis=1)
+        found["false_edges"] = float(((apart > straight) | (apart < 0)).mean()) if len(apart) else None
+    return found
+
+
+def record_episode(piece: Piece, method: str, path: Path, row: Row) -> None:
+    """Keep an episode of the first task for a figure, and the way it took."""
+    kept = piece.folder / method / "episode.json"
+    if method != "sgm" or kept.exists() or not row["edges"] or not is_point_maze(piece.numbers["dataset"]):
+        return
+    env = make_env(piece.numbers["dataset"], 1)
+    agent = piece.make_agent(method, piece.load(path))
+    trace = rollout(agent, env, Draws(piece.seed_for(Purpose.EPISODE), {"task_id": 1}), traces=1).traces[0]
+    write_json(kept, trace.asdict())
+
+
+def cleanup_env(piece: Piece) -> Any:
+    """Robots that begin where the dataset has been, and have no goals but those of cleanup."""
+    starts = np.asarray(piece.rollouts.observations[piece.buffer], np.float64)
+    return make_env(piece.numbers["dataset"], piece.settings.agents, steps=None, starts=starts)
+
+
+BENCHMARK = Benchmark(
+    name="ogbench",
+    label="OGBench",
+    title="point mazes offline, memories and planners on the same distance and controller",
+    description="Read or generate the datasets, train a distance and a controller on each, build the memories, and "
+    "evaluate all methods on OGBench's tasks without a step in the environment before; then clean up the memory of sgm "
+    "and evaluate it again. Writes results.json, memories, weights, figures and report.html. Half a minute to two "
+    "minutes for each dataset and seed. A run that was interrupted resumes when the same command is given again.",
+    settings=OGBenchSettings,
+    quick=QUICK,
+    methods={
+        "sgm": Method("SGM, two-way", build=build_two_way),
+        "uniform": Method("uniform", build=build_uniform, cleaned=False),
+        "sorb": Method("SoRB, dense", build=build_sorb, cleaned=False),
+        "gas": Method("GAS-style", build=build_gas, cleaned=False),
+        "ttgs": Method("TTGS-style", build=build_ttgs, cleaned=False),
+        "gcbc": Method("behaviour cloning alone"),
+        "euclid": Method("SGM on Euclid's distance", build=build_euclid, cleaned=False),
+    },
+    axes={"dataset": "datasets", "seed": "seeds"},
+    environment=lambda piece: f"ogbench:{piece.numbers['dataset']}",
+    env=lambda piece: make_env(piece.numbers["dataset"], piece.settings.episodes),
+    world=lambda piece: maze_of(piece.numbers["dataset"]),
+    cleanup_env=cleanup_env,
+    tasks=make_tasks,
+    check=check,
+    explore=read_data,
+    learn=learn,
+    distance=lambda piece: (piece.networks[0], None),
+    buffer=make_buffer,
+    agent=make_agent,
+    facts=facts,
+    record=record_episode,
+    report=report,
+    console=console,
+    fields={"dataset": TEXT, "source": TEXT},
+    may_differ=("dataset_dir",),
+    extras={"learn": ("torch", "safetensors"), "ogbench": ("ogbench",), "viz": ("matplotlib",)},
+)

@@ -1,0 +1,68 @@
+"""What a run of the OGBench benchmark does."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import sgm
+from sgm.benchmarks.base import Settings
+from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+
+METHODS = ("sgm", "uniform", "sorb", "gas", "ttgs", "gcbc", "euclid")
+MAZES = ("medium", "large", "giant", "teleport")
+KINDS = ("navigate", "stitch")
+DATASETS = tuple(f"pointmaze-{maze}-{kind}-v0" for maze in MAZES for kind in KINDS)
+_METHODS = "sgm merges by two-way consistency, sorb is dense; gas and ttgs are planners in the style of those papers"
+_DIRECTORY = "folder of official files, NAME.npz (default: ~/.ogbench/data; point mazes are generated if it has none)"
+_TASKS = "the five tasks of OGBench, or random cells of a point maze without these tasks, for tuning"
+_MOST_NODES = 1_000  # of the memories that are compared at equal nodes
+
+
+@dataclasses.dataclass(frozen=True)
+class OGBenchSettings(Settings):
+    """What a run of the benchmark does. Its values were fixed on random tasks, see docs/ogbench.md."""
+
+    datasets: tuple[str, ...] = option(DATASETS, "names of OGBench's datasets", fewest=1, metavar="NAME")
+    methods: tuple[str, ...] = some_of(METHODS, METHODS, _METHODS)
+    cleanup_steps: int = steps(20_000)
+    dataset_dir: str | None = option(None, _DIRECTORY, metavar="FOLDER")
+    data_seed: int = option(0, "seed of generated datasets, the same for all seeds of a run", least=0, metavar="SEED")
+    tasks: str = option("ogbench", _TASKS, EVALUATION, choices=("ogbench", "random"))
+    episodes: int = count(250, "evaluation episodes for each seed, method and phase; the tasks take turns", EVALUATION)
+    nodes: int = count(800, "nodes of every memory but that of ttgs, about", MEMORY)
+    observations: int = count(5_000, "random observations of the dataset that memories are built from", MEMORY)
+    max_dist: float = option(20.0, "MaxDist, the longest edge, steps", MEMORY, metavar="STEPS")
+    cutoff: float = option(4.0, "a waypoint is reached within so many steps", MEMORY, metavar="STEPS")
+    max_steps: int = count(40, "steps after which a waypoint is given up", MEMORY)
+    sorb_dist: float = option(20.0, "MaxDist of sorb, steps", MEMORY, metavar="STEPS")
+    gas_dist: float = option(20.0, "distance between the nodes of gas, steps", MEMORY, metavar="STEPS")
+    gas_efficiency: float = option(0.9, "least temporal efficiency of the states of gas", MEMORY, metavar="COSINE")
+    ttgs_nodes: int = count(4_000, "observations in the graph of ttgs", MEMORY)
+    ttgs_dist: float = option(16.0, "steps beyond which the edges of ttgs are penalised", MEMORY, metavar="STEPS")
+    agents: int = count(50, "robots that clean up at once", MEMORY)
+    distance_iterations: int = count(3_000, "updates of the distance", TRAINING)
+    controller_iterations: int = count(4_000, "updates of the controller", TRAINING)
+    cap: int = option(40, "steps at which the distance ends", TRAINING, least=2, metavar="STEPS")
+    reach: int = count(20, "steps to the goals that the controller is trained on, at most", TRAINING)
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        super().__post_init__()
+        if self.nodes > min(_MOST_NODES, self.observations):
+            most = min(_MOST_NODES, self.observations)
+            raise sgm.InputError(f"nodes is {self.nodes}: expected at most {most}, of {self.observations} observations")
+        if not self.max_dist < self.cap:
+            raise sgm.InputError(f"max_dist is {self.max_dist}: expected less than the cap of the distance, {self.cap}")
+
+
+QUICK: dict[str, Any] = {
+    "datasets": ("pointmaze-medium-stitch-v0",),
+    "methods": ("sgm", "uniform", "gcbc"),
+    "cleanup_steps": 2_000,
+    "episodes": 25,
+    "nodes": 400,
+    "observations": 2_000,
+    "distance_iterations": 1_500,
+    "controller_iterations": 1_500,
+}

@@ -1,0 +1,87 @@
+"""The environments behind OGBench's datasets: point mazes as arrays, everything else as the package has it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgm
+
+from .settings import DATASETS, KINDS, OGBenchSettings
+
+FARTHEST_APART = 8  # cells between start and goal of a random task, at least
+_REAL_ENVS = 10  # simulators at once, of environments that are no point maze
+_TYPES = (*KINDS, "explore", "play", "noisy")
+
+
+def is_point_maze(dataset: str) -> bool:
+    """Whether a dataset is of a point maze."""
+    return dataset in DATASETS
+
+
+def maze_of(dataset: str) -> str:
+    """The maze of a point maze's dataset."""
+    return dataset.split("-")[1]
+
+
+def make_env(dataset: str, number: int, steps: int | None = 1_000, starts: NDArray[Any] | None = None) -> Any:
+    """The vector environment of a dataset, without autoreset."""
+    if is_point_maze(dataset):
+        from sgm.envs.ogbench.env import PointMazes
+
+        return PointMazes(number, maze_of(dataset), max_episode_steps=steps, starts=starts)
+    import gymnasium
+    import ogbench  # noqa: F401  # registers the environments
+    from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+    make = [lambda: gymnasium.make(environment_of(dataset))] * min(number, _REAL_ENVS)
+    return SyncVectorEnv(make, autoreset_mode=AutoresetMode.DISABLED)
+
+
+def environment_of(dataset: str) -> str:
+    """The environment's id, which is the dataset's name without the kind of data; InputError if there is none."""
+    parts = dataset.split("-")
+    kinds = [part for part in parts if part in _TYPES]
+    if parts[0] == "visual" or "singletask" in parts or "oraclerep" in parts or len(kinds) != 1:
+        raise sgm.InputError(
+            f"{dataset} is not supported: expected a dataset of OGBench with states and goals, such as "
+            f"antmaze-giant-stitch-v0 or {DATASETS[0]}; no images (visual-…), single tasks or oracle goals"
+        )
+    return "-".join(part for part in parts if part not in kinds)
+
+
+def random_cells(env: Any, number: int, seed: int) -> NDArray[np.int64]:
+    """(number, 2, 2) start and goal cells, at least 8 cells apart by the way, none of the five tasks."""
+    random, maze = np.random.default_rng(seed), env.maze
+    tasks = {tuple(task.ravel().tolist()) for task in env.tasks}
+    found: list[NDArray[np.int64]] = []
+    while len(found) < number:
+        both = maze.cells[random.integers(len(maze.cells), size=2)]
+        if maze.steps_to[tuple(both[0].tolist())][tuple(both[1])] >= FARTHEST_APART:
+            found += [both] if tuple(both.ravel().tolist()) not in tasks else []
+    return np.array(found)
+
+
+def check(settings: OGBenchSettings) -> None:
+    """Raise what is wrong with the datasets, before any work is done."""
+    for dataset in settings.datasets:
+        if is_point_maze(dataset):
+            continue
+        environment_of(dataset)
+        from sgm.data.ogbench import DOWNLOADED, URL
+
+        folder = Path(os.path.expanduser(settings.dataset_dir or DOWNLOADED))
+        if not (folder / f"{dataset}.npz").exists():
+            raise sgm.InputError(
+                f"{folder / dataset}.npz does not exist, and only point mazes can be generated: get it from "
+                f"{URL}/{dataset}.npz, and give its folder with --dataset-dir; or take some of {', '.join(DATASETS)}"
+            )
+        if settings.cleanup_steps or settings.tasks == "random" or "euclid" in settings.methods:
+            raise sgm.InputError(
+                f"{dataset} is no point maze: cleanup that begins in the dataset, random tasks and the method euclid "
+                "are for point mazes; give --cleanup-steps 0, --tasks ogbench and other methods"
+            )

@@ -1,0 +1,1 @@
+"""OGBench's point mazes, many robots at once."""
