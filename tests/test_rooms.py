@@ -36,7 +36,7 @@ THIRD_PARTY = {
     "errors": set(),
     "progress": {"tqdm"},
     "memory": {"numpy", "scipy", "networkx"},  # networkx: an export format, inside one function
-    "data": {"numpy", "gymnasium", "minari", "ogbench", "h5py", "PIL"},
+    "data": {"numpy", "gymnasium", "minari", "ogbench", "mujoco", "PIL", "imageio"},
     "navigation": {"numpy", "scipy", "gymnasium"},
     "envs": {"numpy", "scipy", "gymnasium", "mujoco", "vizdoom", "cv2", "matplotlib"},
 }

@@ -224,7 +224,10 @@ def _beside(rows: Rows, first: NDArray[np.int64], second: NDArray[np.int64]) -> 
 def _actions(data: Experience) -> NDArray[Any]:
     """(n,) int64 discrete or (n, a) float32 continuous actions."""
     if data.actions is None:
-        raise InputError(f"{data!r} has no actions to learn from: give Experience its actions, or use sgm.collect")
+        raise InputError(
+            f"{data!r} has no actions to learn from: give Experience its actions, or use sgm.collect; a distance, a "
+            "memory and plans need none"
+        )
     actions = data.actions
     if actions.ndim == 1 and actions.dtype.kind in "iu":
         return actions.astype(np.int64)

@@ -184,7 +184,9 @@ def train(
     """Train on experience whose observations are odometry, cut into episodes of one length; see `train_controller`."""
     kept = episodes_of_one_length(data)
     if kept.actions is None:
-        raise InputError("the experience has no actions: a controller is learned from them")
+        raise InputError(
+            f"{data!r} has no actions, and a controller is learned from them; a distance, a memory and plans need none"
+        )
     odometry, actions = (as_rollouts(values, kept) for values in (kept.observations, kept.actions))
     return train_controller(odometry, actions[:, :-1], config, seed=seed, checkpoint=checkpoint, progress=progress)
 

@@ -1,5 +1,34 @@
-"""What an agent has seen, as one type, whatever it comes from."""
+"""What an agent has seen, as one type, whatever it comes from.
+
+`sgm.collect` makes it from an environment; here it is made from recorded data and kept in files. Libraries that a
+source needs are imported when it is used.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from .experience import Experience
 
-__all__ = ["Experience"]
+if TYPE_CHECKING:
+    from .episodes import from_episodes
+    from .files import load, save
+    from .images import from_images
+    from .minari import from_minari
+    from .ogbench import from_ogbench
+
+__all__ = ["Experience", "from_episodes", "from_images", "from_minari", "from_ogbench", "load", "save"]
+
+_MODULES = {
+    "from_episodes": "episodes",
+    "from_images": "images",
+    "from_minari": "minari",
+    "from_ogbench": "ogbench",
+    "load": "files",
+    "save": "files",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return getattr(importlib.import_module(f".{_MODULES[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -163,15 +163,19 @@ class ContrastiveDistance:
         self.lags, self.cosines = falling_curve(1.0, medians)
 
     def _calibrate(self, rows: Rows, held_out: Rows, seed: int, samples: int = 2_000) -> None:
-        """Find the median cosine at lags of up to 4 times the reach, and the noise at lag 1."""
+        """Find the median cosine at lags of up to 4 times the reach, and the noise at the least lag there is."""
         random = np.random.default_rng(seed)
-        medians = []
+        medians = {0: 1.0}
         for lag in range(1, 1 + min(4 * self.config.reach, int(rows.left.max()))):
-            first = random.choice(np.flatnonzero(rows.left >= lag), samples // 4)
-            medians.append(np.median(self._cosines(rows, first, first + lag)))
-        self.lags, self.cosines = falling_curve(1.0, np.array(medians, np.float32))
-        first = random.choice(np.flatnonzero(held_out.left), samples)
-        self.noise = float(self.steps(self._cosines(held_out, first, first + 1)).std())
+            first, second = rows.apart(lag)
+            if len(first):
+                chosen = random.choice(len(first), samples // 4)
+                medians[lag] = float(np.median(self._cosines(rows, first[chosen], second[chosen])))
+        every = np.interp(np.arange(1, 1 + max(medians)), [*medians], [*medians.values()])  # thinned: some are missing
+        self.lags, self.cosines = falling_curve(1.0, every.astype(np.float32))
+        first, second = held_out.apart(int(held_out.gaps.min()))
+        chosen = random.choice(len(first), samples)
+        self.noise = float(self.steps(self._cosines(held_out, first[chosen], second[chosen])).std())
 
     def _cosines(self, rows: Rows, first: NDArray[np.int64], second: NDArray[np.int64]) -> Floats:
         """(n,) cosines of observations and goals in these rows."""

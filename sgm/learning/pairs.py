@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, TypeVar
 
 import numpy as np
@@ -25,6 +26,7 @@ class Rows:
     Attributes:
         observations: (n, d) float32 or uint8, or (n, height, width, 3) uint8.
         goals: the same of what the observations achieve; the same array where observations are goals.
+        steps: (n,) step of each observation within its episode; thinned experience has gaps.
         left: (n,) steps from each observation to the last one of its episode.
         size: (width, height) of images; of vectors, the numbers of an observation and of a goal, which are 0 where
             observations and goals have the same shape.
@@ -32,6 +34,7 @@ class Rows:
 
     observations: NDArray[Any]
     goals: NDArray[Any]
+    steps: Ints
     left: Ints
     size: tuple[int, int]
 
@@ -41,9 +44,50 @@ class Rows:
         return self.observations.ndim == 2
 
     def pairs(self, random: np.random.Generator, number: int, reach: int) -> tuple[Ints, Ints]:
-        """Rows of two observations of one episode, 1 to `reach` steps apart: (number,) and (number,)."""
-        first = random.choice(np.flatnonzero(self.left), number)
-        return first, first + np.minimum(random.integers(1, reach + 1, number), self.left[first])
+        """Rows of two observations of one episode, 1 to `reach` steps apart: (number,) and (number,).
+
+        In thinned experience the second row is the first one from the drawn step on that `reach` allows.
+        """
+        clock = self._clock
+        if reach not in self._near:
+            self._near[reach] = np.flatnonzero(self.gaps <= reach)
+        near = self._near[reach]
+        if not len(near):
+            raise InputError(
+                f"no two observations of an episode are within {reach} steps of each other: give a larger reach, or "
+                "experience that is thinned less"
+            )
+        first = random.choice(near, number)
+        ahead = np.minimum(random.integers(1, reach + 1, number), self.left[first])
+        second = np.searchsorted(clock, clock[first] + ahead)
+        return first, second - (clock[second] > clock[first] + reach)
+
+    def apart(self, lag: int) -> tuple[Ints, Ints]:
+        """All rows of two observations of one episode that are exactly `lag` steps apart: (m,) and (m,)."""
+        clock = self._clock
+        first = np.flatnonzero(self.left >= lag)
+        second = np.searchsorted(clock, clock[first] + lag)
+        exact = clock[second] == clock[first] + lag
+        return first[exact], second[exact]
+
+    @functools.cached_property
+    def _clock(self) -> Ints:
+        """(n,) steps that go on from episode to episode, so that they increase: one search finds a later row."""
+        lasts = np.concatenate([[0], (self.steps + self.left)[self.left == 0] + 1])
+        begins = np.cumsum(lasts)[np.concatenate([[0], np.cumsum(self.left[:-1] == 0)])]
+        return np.asarray(begins + self.steps, np.int64)
+
+    @functools.cached_property
+    def gaps(self) -> NDArray[np.float32]:
+        """(n,) steps from each observation to the next one of its episode; infinity from the last."""
+        gaps = np.append(np.diff(self._clock), 1).astype(np.float32)
+        gaps[self.left == 0] = np.inf
+        return gaps
+
+    @functools.cached_property
+    def _near(self) -> dict[int, Ints]:
+        """By reach: the rows that have a later one within it."""
+        return {}
 
     def sample(self, seed: int, number: int = 1_000) -> Ints:
         """(number,) rows, or all of them where there are fewer, to measure a mean on."""
@@ -52,7 +96,7 @@ class Rows:
 
     def part(self, rows: slice) -> Rows:
         """Some of the rows, whole episodes."""
-        return Rows(self.observations[rows], self.goals[rows], self.left[rows], self.size)
+        return Rows(self.observations[rows], self.goals[rows], self.steps[rows], self.left[rows], self.size)
 
 
 def as_rows(data: Experience, encoder: str | None = None) -> Rows:
@@ -62,13 +106,15 @@ def as_rows(data: Experience, encoder: str | None = None) -> Rows:
             f"data is {type(data).__name__}: expected sgm.Experience, which sgm.collect makes; from your own arrays, "
             "Experience(observations, episodes, actions)"
         )
-    left = np.concatenate([np.arange(rows.stop - rows.start)[::-1] for rows in data.rows_by_episode()] or [np.empty(0)])
+    parts = data.rows_by_episode()
+    lasts = np.array([part.stop - 1 for part in parts], np.int64)
+    left = np.repeat(data.steps[lasts], [part.stop - part.start for part in parts]) - data.steps
     if not left.any():
         raise InputError(f"{data!r} has no two observations in a row: expected episodes of 2 observations or more")
     flat = encoder == VECTORS
     observations, size = _prepare(data.observations, "observations", flat)
     if data.achieved_goals is None:
-        return Rows(observations, observations, left.astype(np.int64), size)
+        return Rows(observations, observations, data.steps, left, size)
     goals, goal_size = _prepare(data.achieved_goals, "achieved_goals", flat)
     if observations.ndim != goals.ndim or (goals.ndim == 4 and size != goal_size):
         raise InputError(
@@ -77,7 +123,7 @@ def as_rows(data: Experience, encoder: str | None = None) -> Rows:
         )
     if goals.ndim == 2 and goal_size != size:
         size = size[0], goal_size[0]
-    return Rows(observations, goals, left.astype(np.int64), size)
+    return Rows(observations, goals, data.steps, left, size)
 
 
 def _prepare(values: NDArray[Any], name: str, flat: bool) -> tuple[NDArray[Any], tuple[int, int]]:
@@ -110,20 +156,29 @@ def settle(rows: Rows, config: Config | None, defaults: tuple[Config, Config], c
 def episodes_of_one_length(data: Experience, least: int = 2) -> Experience:
     """Experience cut into pieces of one length, of `least` observations or more, so that most of it is kept.
 
-    Its arrays then reshape to (episodes, length, ...), which some networks are trained on.
+    Its arrays then reshape to (episodes, length, ...), which some networks are trained on. Observations within a piece
+    are one step apart.
     """
     if not isinstance(data, Experience):
         raise InputError(f"data is a {type(data).__name__}: expected an sgm.Experience, such as sgm.collect returns")
-    parts = data.rows_by_episode()
-    lengths = np.array([part.stop - part.start for part in parts])
+    parts = dataclasses.replace(data, episodes=_unbroken(data)).rows_by_episode()
+    lengths = np.array([part.stop - part.start for part in parts], np.int64)
     candidates = np.unique(lengths[lengths >= least])
     if not len(candidates):
-        raise InputError(f"no episode has {least} observations or more: collect longer episodes")
+        raise InputError(
+            f"no episode has {least} observations or more, one step apart: collect longer episodes, do not thin them"
+        )
     length = int(max(candidates, key=lambda size: size * (lengths // size).sum()))
     rows = [np.arange(part.start, part.stop - length + 1, length) for part in parts]
     begins = np.concatenate(rows)
     kept = data[(begins[:, None] + np.arange(length)).ravel()]
     return dataclasses.replace(kept, episodes=np.repeat(np.arange(len(begins)), length))
+
+
+def _unbroken(data: Experience) -> Ints:
+    """(n,) number of the stretch of each observation: stretches end where an episode ends or leaves steps out."""
+    broken = (np.diff(data.episodes) != 0) | (np.diff(data.steps) != 1)
+    return np.concatenate([[0], np.cumsum(broken)])[: len(data)].astype(np.int64)
 
 
 def as_rollouts(values: NDArray[Any], data: Experience) -> NDArray[Any]:

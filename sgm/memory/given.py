@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 OF_THE_DATA: Any = object()  # the default of `episode`: the episodes that the data has, if it has any
 ACHIEVED_GOAL = "achieved_goal"  # the attribute that holds a node's achieved goal
+POSITION = "position"  # the attribute that holds a node's true position, for figures and evaluation
 
 
 class Given(NamedTuple):
@@ -30,7 +31,8 @@ def unpack(data: Any, episode: Any, attributes: Any = None) -> Given:
     of_the_data = episode is OF_THE_DATA
     if not (hasattr(data, "observations") and hasattr(data, "episodes")):
         return Given(data, None if of_the_data else episode, attributes, False)
-    achieved = getattr(data, "achieved_goals", None)
-    if achieved is not None and (attributes is None or isinstance(attributes, Mapping)):
-        attributes = {ACHIEVED_GOAL: achieved, **(attributes or {})}
+    if attributes is None or isinstance(attributes, Mapping):
+        known = {ACHIEVED_GOAL: getattr(data, "achieved_goals", None), POSITION: getattr(data, "positions", None)}
+        own = {name: values for name, values in known.items() if values is not None}
+        attributes = {**own, **(attributes or {})} or None
     return Given(data.observations, data.episodes if of_the_data else episode, attributes, of_the_data)

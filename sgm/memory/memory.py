@@ -291,8 +291,8 @@ class SparseGraphicalMemory:
 
         Args:
             observations: (n, ...) as the distance's `embed` takes them, or an `sgm.Experience`, whose achieved goals
-                become the attribute "achieved_goal". The first Experience also tells what the distance says of single
-                steps (attribute "one_step"), which an agent's cutoff is calibrated by.
+                and positions become the attributes "achieved_goal" and "position". The first Experience also tells what
+                the distance says of single steps (attribute "one_step"), which an agent's cutoff is calibrated by.
             episode: a whole number, or (n,) of them: consecutive observations of one episode are joined by edges of
                 weight 1 after merging. An episode may go on in the next call. None: no such edges. Left out: the
                 episodes of the Experience, which end with it; none for plain observations.

@@ -25,10 +25,12 @@ def collect(
     steps: int,
     *,
     behaviour: Behaviour | None = None,
+    mix: float = 0.0,
     hold: int = 1,
     episode_steps: int | None = None,
     key: str = "observation",
     goal_key: str = GOAL,
+    position_key: str | None = None,
     seed: int = 0,
     options: Mapping[str, Any] | None = None,
     progress: bool = True,
@@ -39,36 +41,31 @@ def collect(
         env: any Gymnasium environment, single or vector, in any autoreset mode.
         steps: environment steps in all.
         behaviour: (n, ...) observations, as the environment gives them, to (n, ...) actions; None: random actions.
+        mix: the share of random actions where there is a behaviour: with this probability, a stretch of `hold` steps
+            is one random action instead of what the behaviour says.
         hold: how many steps a random action is held: more cover more ground.
         episode_steps: begin a new episode after so many steps; None: when the environment ends it, as vector
             environments that reset themselves and cannot be told to always do.
         key: the entry of Dict observations to keep.
         goal_key: the entry of Dict observations that says what is achieved, if there is one.
+        position_key: the entry of Dict observations that is ground truth for figures and evaluation; None: none is.
         seed: of the environment and of random actions.
         options: reset options.
         progress: show a progress bar.
     """
     steps, hold, seed = whole("steps", steps, 1), whole("hold", hold, 1), whole("seed", seed, 0)
     episode_steps = None if episode_steps is None else whole("episode_steps", episode_steps, 1)
-    record = _Record(Driver(env, success=_nothing), key, goal_key)
-    random, space = np.random.default_rng(seed), record.driver.env.single_action_space
-    space.seed(int(random.integers(2**31)))
+    record = _Record(Driver(env, success=_nothing), key, goal_key, position_key)
+    actor = _Actor(record.driver, behaviour, mix, hold, seed)
     record.begin(seeds=seed, options=options)
+    actor.begin()
     number = record.driver.num_envs
-    held, age = np.stack([space.sample() for _ in range(number)]), np.zeros(number, np.int64)
     with progress_bar(shown=progress, total=steps, desc="collect", unit="step", leave=False) as bar:
         while record.steps < steps:
             moving = np.arange(number) < steps - record.steps
-            if behaviour is None:
-                for row in np.flatnonzero(moving & (age % hold == 0)).tolist():
-                    held[row] = space.sample()
-                actions = held
-            else:
-                actions = np.asarray(behaviour(record.driver.observation))
-            age += 1
             before = record.steps
-            ended = record.step(actions, moving, episode_steps)
-            age[ended] = 0
+            ended = record.step(actor.act(moving), moving, episode_steps)
+            actor.age[ended] = 0
             if ended.any():
                 record.driver.begin(ended, options=options)
                 record.start(ended)
@@ -81,11 +78,44 @@ def _nothing(observation: Any, info: Any) -> NDArray[np.bool_]:
     return np.zeros(count(observation), np.bool_)
 
 
+class _Actor:
+    """Random actions that are held, a behaviour, or stretches of both."""
+
+    def __init__(self, driver: Driver, behaviour: Behaviour | None, mix: float, hold: int, seed: int) -> None:
+        if isinstance(mix, bool) or not isinstance(mix, (int, float)) or not 0 <= mix <= 1:
+            raise InputError(f"mix is {mix!r}: expected a share from 0 to 1")
+        if behaviour is None and mix:
+            raise InputError(f"mix is {mix} without a behaviour, so that all actions are random: give one, or no mix")
+        self.driver, self.behaviour, self.hold = driver, behaviour, hold
+        self.share = 1.0 if behaviour is None else mix
+        self.random, self.space = np.random.default_rng(seed), driver.env.single_action_space
+        self.space.seed(int(self.random.integers(2**31)))
+
+    def begin(self) -> None:
+        number = self.driver.num_envs
+        self.held, self.age = np.stack([self.space.sample() for _ in range(number)]), np.zeros(number, np.int64)
+        self.at_random = np.full(number, self.behaviour is None)
+
+    def act(self, moving: NDArray[np.bool_]) -> NDArray[Any]:
+        """(n, ...) actions for all environments."""
+        for row in np.flatnonzero(moving & (self.age % self.hold == 0)).tolist() if self.share else ():
+            self.at_random[row] = self.share == 1 or self.random.random() < self.share
+            if self.at_random[row]:
+                self.held[row] = self.space.sample()
+        self.age += 1
+        if self.behaviour is None:
+            return self.held
+        actions = np.array(self.behaviour(self.driver.observation))
+        if actions.shape == self.held.shape:  # otherwise the driver says what is wrong
+            actions[self.at_random] = self.held[self.at_random]
+        return actions
+
+
 class _Record:
     """The episodes under way and those that are over."""
 
-    def __init__(self, driver: Driver, key: str, goal_key: str) -> None:
-        self.driver, self.key, self.goal_key, self.steps = driver, key, goal_key, 0
+    def __init__(self, driver: Driver, key: str, goal_key: str, position_key: str | None) -> None:
+        self.driver, self.key, self.goal_key, self.position_key, self.steps = driver, key, goal_key, position_key, 0
         self._over: list[_Episode] = []
 
     def begin(self, **how: Any) -> None:
@@ -110,7 +140,8 @@ class _Record:
             if episode is None or not outcome.taken[row]:
                 self._open[row] = _Episode(*self._entries(self.driver.observation, row))
                 continue
-            episode.add(actions[row], *self._entries(outcome.observation, row))
+            reward = outcome.reward[row] if outcome.reward.shape == moving.shape else None
+            episode.add(actions[row], reward, *self._entries(outcome.observation, row))
             ended[row] |= limit is not None and len(episode.actions) >= limit and not self.driver.begins_itself
         return ended
 
@@ -121,12 +152,14 @@ class _Record:
         if not done:
             raise InputError("no step was taken: give more steps")
         lengths = [len(episode.observations) for episode in done]
-        goals = [goal for episode in done for goal in episode.goals]
         return Experience(
             np.stack([observation for episode in done for observation in episode.observations]),
             np.repeat(np.arange(len(done)), lengths),
             np.stack([action for episode in done for action in (*episode.actions, episode.actions[-1])]),
-            np.stack(goals) if goals and goals[0] is not None else None,
+            _stacked([goal for episode in done for goal in episode.goals]),
+            positions=_stacked([position for episode in done for position in episode.positions]),
+            rewards=_stacked([reward for episode in done for reward in (*episode.rewards, episode.rewards[-1])]),
+            source=f"gym:{name}" if (name := _id(self.driver.env)) else "",
         )
 
     def _close(self, row: int) -> None:
@@ -134,21 +167,37 @@ class _Record:
             self._over.append(episode)
             self._open[row] = None
 
-    def _entries(self, observation: Any, row: int) -> tuple[Any, Any]:
-        if not isinstance(observation, Mapping):
-            return observation[row], None
-        if self.key not in observation:
-            raise InputError(f"key is {self.key!r}: observations have {', '.join(observation)}")
-        return observation[self.key][row], observation[self.goal_key][row] if self.goal_key in observation else None
+    def _entries(self, observation: Any, row: int) -> tuple[Any, Any, Any]:
+        """The observation of an environment, what it achieves and where it was made."""
+        named = observation if isinstance(observation, Mapping) else {self.key: observation}
+        for argument, key in (("key", self.key), ("position_key", self.position_key)):
+            if key is not None and key not in named:
+                found = ", ".join(observation) if isinstance(observation, Mapping) else "no entries"
+                raise InputError(f"{argument} is {key!r}: observations have {found}")
+        goal = named[self.goal_key][row] if self.goal_key in named and self.goal_key != self.key else None
+        return named[self.key][row], goal, None if self.position_key is None else named[self.position_key][row]
+
+
+def _stacked(values: list[Any]) -> NDArray[Any] | None:
+    return None if values[0] is None else np.stack(values)
+
+
+def _id(env: Any) -> str | None:
+    """The id an environment was made by, if it is known."""
+    inner = [env, getattr(env, "env", None), *getattr(env, "envs", [])[:1]]
+    return next((one.spec.id for one in inner if getattr(one, "spec", None) is not None), None)
 
 
 class _Episode:
     """One episode: a list of observations, what each achieves, and the actions between them."""
 
-    def __init__(self, observation: Any, goal: Any) -> None:
-        self.observations, self.goals, self.actions = [observation], [goal], list[Any]()
+    def __init__(self, observation: Any, goal: Any, position: Any) -> None:
+        self.observations, self.goals, self.positions = [observation], [goal], [position]
+        self.actions, self.rewards = list[Any](), list[Any]()
 
-    def add(self, action: Any, observation: Any, goal: Any) -> None:
+    def add(self, action: Any, reward: Any, observation: Any, goal: Any, position: Any) -> None:
         self.actions.append(np.array(action))
+        self.rewards.append(reward)
         self.observations.append(observation)
         self.goals.append(goal)
+        self.positions.append(position)

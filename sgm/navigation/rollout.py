@@ -29,6 +29,7 @@ class Outcome(NamedTuple):
         lost: (n,) bool: the simulator died, and the episode with it.
         info: the environment's, with arrays over the batch.
         taken: (n,) bool: a step was taken here. A row may have spent its turn on being reset.
+        reward: (n,) of the step, as the environment says.
     """
 
     observation: Any
@@ -38,6 +39,7 @@ class Outcome(NamedTuple):
     lost: Bools
     info: Mapping[str, Any]
     taken: Bools
+    reward: NDArray[Any]
 
 
 class Driver:
@@ -124,7 +126,7 @@ class Driver:
             raise InputError("no episode has begun: call begin first")
         self._revive(moving)
         taken = moving & ~self.resetting
-        observation, _, terminated, truncated, info = self.env.step(self._complete(actions, taken))
+        observation, reward, terminated, truncated, info = self.env.step(self._complete(actions, taken))
         if not isinstance(info, Mapping):
             raise InputError(f"info is a {type(info).__name__}: expected a dict of arrays; take off DictInfoToList")
         after = observation = _copied(observation)
@@ -138,7 +140,7 @@ class Driver:
         if self.idle_action is not None and "lost" in info:  # only environments of this package say so
             lost = taken & np.asarray(info["lost"], np.bool_)
         success = taken & self._reached(after, terminated, info) & ~lost
-        return Outcome(after, taken & terminated, taken & truncated, success, lost, info, taken)
+        return Outcome(after, taken & terminated, taken & truncated, success, lost, info, taken, np.array(reward))
 
     def _revive(self, moving: Bools) -> None:
         """Reset finished sub-environments that have to be stepped although nobody uses them."""
