@@ -5,7 +5,7 @@ from typing import Any
 
 from .table import TableDistance
 
-LEARNED = ("bilinear", "contrastive", "sorb", "sptm", "window")
+LEARNED = ("bilinear", "contrastive", "quasimetric", "regression", "sorb", "sptm", "window")
 
 __all__ = ["LEARNED", "TableDistance"]
 

@@ -114,10 +114,27 @@ class Standardised(nn.Module):
         return self.layers(self.standardise(inputs))
 
 
-def make_mlp(inputs: int, out: int, width: int) -> Standardised:
-    """An untrained perceptron with two hidden layers, (n, inputs) to (n, out)."""
-    hidden = [nn.Linear(inputs, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
-    return Standardised((inputs,), nn.Sequential(*hidden, nn.Linear(width, out)))
+class Fourier(nn.Module):
+    """Inputs and random waves of them: a perceptron over these tells apart places on two sides of a thin wall."""
+
+    directions: Tensor
+
+    def __init__(self, inputs: int, waves: int, frequency: float) -> None:
+        """Draw (inputs, waves) directions; `frequency` is the standard deviation of the radians over one input."""
+        super().__init__()
+        self.register_buffer("directions", torch.randn(inputs, waves) * frequency / inputs**0.5)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """(n, inputs) to (n, inputs + 2 waves)."""
+        angles = inputs @ self.directions
+        return torch.cat([inputs, angles.sin(), angles.cos()], dim=1)
+
+
+def make_mlp(inputs: int, out: int, width: int, *, waves: int = 0, frequency: float = 1.5) -> Standardised:
+    """An untrained perceptron with two hidden layers, (n, inputs) to (n, out); over Fourier waves if there are any."""
+    before: list[nn.Module] = [Fourier(inputs, waves, frequency)] if waves else []
+    hidden = [nn.Linear(inputs + 2 * waves, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
+    return Standardised((inputs,), nn.Sequential(*before, *hidden, nn.Linear(width, out)))
 
 
 def as_images(observations: Any) -> NDArray[Any]:
@@ -130,7 +147,9 @@ def as_images(observations: Any) -> NDArray[Any]:
         images = np.rint(images * 255).astype(np.uint8)
     if images.ndim == 3:
         images = images[..., None]
-    return np.repeat(images, 3, axis=3) if images.ndim == 4 and images.shape[3] == 1 else images
+    if images.ndim == 4 and images.shape[3] == 1:
+        return np.broadcast_to(images, (*images.shape[:3], 3))  # not a copy: large experience stays as large as it is
+    return images
 
 
 def check_vectors(observations: Any, numbers: int, name: str = "observations") -> NDArray[Any]:
@@ -210,9 +229,10 @@ def _channels_last(network: nn.Module) -> nn.Module:
 def run(network: nn.Module, observations: Any, batch: int = BATCH) -> NDArray[np.float32]:
     """What a network makes of (n, height, width, c) uint8 images or (n, d) vectors: (n, out), a batch at a time."""
     parts = []
+    device = next(network.parameters()).device
     with torch.inference_mode():
         for first in range(0, max(1, len(observations)), batch):  # no observations are a batch too: (0, out)
-            parts.append(network(to_input(observations[first : first + batch])).numpy())
+            parts.append(network(to_input(observations[first : first + batch]).to(device)).cpu().numpy())
     return np.concatenate(parts)
 
 
@@ -220,7 +240,7 @@ def digest(network: nn.Module, *arrays: NDArray[Any]) -> str:
     """What tells a network, with the arrays that go with it, from another one."""
     result = hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
-        result.update(name.encode() + value.numpy().tobytes())
+        result.update(name.encode() + value.cpu().numpy().tobytes())
     for array in arrays:
         result.update(array.tobytes())
     return result.hexdigest()

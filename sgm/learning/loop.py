@@ -23,10 +23,12 @@ from torch import Tensor, nn
 from sgm.errors import InputError, StoreError
 from sgm.progress import progress_bar
 
+from .device import resolve_device
 from .tensors import read_tensors, write_tensors
 
 _FORMAT = "sgm-fit-checkpoint-1"
 _WARM_UP = 0.03  # share of the iterations in which the learning rate rises
+CHECKS = 20  # how often a training is checked on held-out data
 
 Loss = Callable[[np.random.Generator], Tensor]
 Config = TypeVar("Config")
@@ -46,10 +48,16 @@ def train_network(
     settings: dict[str, Any] | None = None,
     description: str = "train",
     progress: bool = True,
+    device: str | torch.device = "cpu",
+    validate: Callable[[], Tensor] | None = None,
+    check_every: int = 0,
+    patience: int = 0,
 ) -> list[float]:
     """Train a network with AdamW and return the loss of every iteration.
 
-    The learning rate rises linearly at first and then falls along a cosine.
+    The learning rate rises linearly at first and then falls along a cosine. The network is on the CPU afterwards. With
+    `validate` it has the weights of the check with the least held-out loss; a training that resumes from a checkpoint
+    keeps the same ones.
 
     Args:
         network: the network, trained in place.
@@ -63,9 +71,13 @@ def train_network(
         settings: facts that must be equal for training to resume from a checkpoint.
         description: label of the progress bar.
         progress: show a progress bar.
+        device: where to train, by name; see `resolve_device`. `loss` and `validate` put their batches there.
+        validate: the loss on held-out data, always the same; None: the last weights are kept.
+        check_every: iterations between calls of `validate`; 0: 20 checks in all. The last weights are checked too.
+        patience: checks in a row without a new least held-out loss after which training stops early; 0: it never does.
 
     Raises:
-        InputError: the checkpoint is of another training.
+        InputError: the checkpoint is of another training, or there is no such device.
         StoreError: the file is not a checkpoint.
         FloatingPointError: the loss is NaN or infinite.
     """
@@ -73,15 +85,19 @@ def train_network(
         raise InputError(
             f"{iterations} iterations, a checkpoint every {checkpoint_every}: expected 0 or more, 1 or more"
         )
+    network.to(resolve_device(device))
     optimizer = torch.optim.AdamW(network.parameters(), learning_rate, weight_decay=weight_decay, foreach=True)
-    facts = json.dumps({"iterations": iterations, "seed": seed, **(settings or {})}, sort_keys=True)
+    checks = _Checks(network, validate, check_every or max(1, iterations // CHECKS), patience)
+    facts = json.dumps({"iterations": iterations, "seed": seed, **checks.facts(), **(settings or {})}, sort_keys=True)
     begin, losses = 0, list[float]()
     if checkpoint is not None and checkpoint.exists():
-        begin, losses = _read(checkpoint, network, optimizer, facts)
+        begin, losses = _read(checkpoint, network, optimizer, checks, facts)
     network.train()
     last = time.monotonic()
     with progress_bar(shown=progress, total=iterations, initial=begin, desc=description, unit="it", leave=False) as bar:
         for iteration in range(begin, iterations):
+            if checks.stopped:
+                break
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate * _schedule(iteration / iterations)
             value = loss(np.random.default_rng([seed, iteration]))
@@ -93,13 +109,66 @@ def train_network(
             optimizer.step()
             if time.monotonic() - last > 1:
                 last = time.monotonic()
-                bar.set_postfix(loss=f"{np.mean(losses[-100:]):.3f}", refresh=False)
+                bar.set_postfix(loss=f"{np.mean(losses[-100:]):.3f}", **checks.shown(), refresh=False)
             bar.update()
             done = iteration + 1
-            if checkpoint is not None and (done % checkpoint_every == 0 or done == iterations):
-                _write(checkpoint, network, optimizer, done, losses, facts)
-    network.eval()
+            checks.after(done, done == iterations)
+            if checkpoint is not None and (done % checkpoint_every == 0 or done == iterations or checks.stopped):
+                _write(checkpoint, network, optimizer, done, losses, checks, facts)
+    checks.restore_best()
+    network.to("cpu").eval()
     return losses
+
+
+class _Checks:
+    """Losses on held-out data during a training, and the weights of the least one.
+
+    Attributes:
+        history: the loss of every check so far.
+        best: weights at the check with the least loss.
+    """
+
+    def __init__(self, network: nn.Module, validate: Callable[[], Tensor] | None, every: int, patience: int) -> None:
+        if every < 1 or patience < 0:
+            raise InputError(f"check_every is {every}, patience is {patience}: expected 1 or more, 0 or more")
+        self.network, self.validate, self.every, self.patience = network, validate, every, patience
+        self.history: list[float] = []
+        self.best: dict[str, Tensor] = {}
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the last `patience` checks brought nothing."""
+        return bool(self.patience) and len(self.history) - 1 - self._argmin() >= self.patience
+
+    def after(self, iterations: int, last: bool) -> None:
+        """Check after so many iterations, if it is time to."""
+        if self.validate is None or (iterations % self.every and not last):
+            return
+        self.network.eval()
+        with torch.no_grad():
+            self.history.append(float(self.validate()))
+        self.network.train()
+        if self._argmin() == len(self.history) - 1:
+            self.best = {name: value.detach().clone() for name, value in self.network.state_dict().items()}
+
+    def restore_best(self) -> None:
+        """Give the network its best weights, if there were checks."""
+        if self.best:
+            self.network.load_state_dict(self.best)
+
+    def facts(self) -> dict[str, int]:
+        """What must be equal for a training to resume."""
+        return {} if self.validate is None else {"check_every": self.every, "patience": self.patience}
+
+    def shown(self) -> dict[str, str]:
+        """For the progress bar."""
+        return {"held_out": f"{self.history[-1]:.3f}"} if self.history else {}
+
+    def _argmin(self) -> int:
+        """The check with the least loss, the first one of equals; a NaN is never the least."""
+        if not self.history:
+            return -1
+        return int(np.argmin(np.where(np.isnan(self.history), np.inf, self.history)))
 
 
 def copy_weights(network: nn.Module, start: nn.Module) -> None:
@@ -118,22 +187,35 @@ def _schedule(share: float) -> float:
 
 
 def _write(
-    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, iteration: int, losses: list[float], facts: str
+    path: Path,
+    network: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    iteration: int,
+    losses: list[float],
+    checks: _Checks,
+    facts: str,
 ) -> None:
-    tensors = {f"network.{name}": value.contiguous() for name, value in network.state_dict().items()}
+    tensors = {f"network.{name}": value.cpu().contiguous() for name, value in network.state_dict().items()}
     for number, state in optimizer.state_dict()["state"].items():
-        tensors.update({f"adam.{number}.{name}": value.contiguous() for name, value in state.items()})
+        tensors.update({f"adam.{number}.{name}": value.cpu().contiguous() for name, value in state.items()})
+    tensors |= {f"best.{name}": value.cpu().contiguous() for name, value in checks.best.items()}
     tensors["losses"] = torch.tensor(losses)
+    if checks.history:
+        tensors["checks"] = torch.tensor(checks.history, dtype=torch.float64)
     write_tensors(path, tensors, {"format": _FORMAT, "facts": facts, "iteration": str(iteration)})
 
 
-def _read(path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, facts: str) -> tuple[int, list[float]]:
+def _read(
+    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, checks: _Checks, facts: str
+) -> tuple[int, list[float]]:
     tensors, metadata = read_tensors(path, _FORMAT)
     if metadata["facts"] != facts:
         raise InputError(
             f"{path} is of another training: it has {metadata['facts']}, this one {facts}; remove it to begin anew"
         )
     network.load_state_dict({n.removeprefix("network."): v for n, v in tensors.items() if n.startswith("network.")})
+    checks.best = {n.removeprefix("best."): v for n, v in tensors.items() if n.startswith("best.")}
+    checks.history = tensors["checks"].tolist() if "checks" in tensors else []
     state: dict[int, dict[str, Tensor]] = {}
     parameters = list(network.parameters())
     for name, value in tensors.items():

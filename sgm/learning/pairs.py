@@ -17,6 +17,7 @@ from .encoders import as_images, check_pictures, check_vectors
 Ints = NDArray[np.int64]
 Config = TypeVar("Config")
 VECTORS = "mlp"  # the encoder of vectors
+LEAST_EPISODES = 10  # with fewer, none is held out
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -138,6 +139,19 @@ def _prepare(values: NDArray[Any], name: str, flat: bool) -> tuple[NDArray[Any],
         )
     size = images.shape[2], images.shape[1]
     return check_pictures(images, size, name), size
+
+
+def hold_out(data: Experience, rows: Rows) -> tuple[Rows, Rows]:
+    """The rows to train on and those to calibrate on: the last twentieth of the episodes, where there are 10 or more.
+
+    Where there are fewer, both are all rows.
+    """
+    episodes = data.rows_by_episode()
+    if len(episodes) < LEAST_EPISODES:
+        return rows, rows
+    begin = episodes[-max(1, len(episodes) // 20)].start
+    kept, held_out = rows.part(slice(begin)), rows.part(slice(begin, None))
+    return (kept, held_out) if kept.left.any() and held_out.left.any() else (rows, rows)
 
 
 def settle(rows: Rows, config: Config | None, defaults: tuple[Config, Config], changes: dict[str, Any]) -> Config:

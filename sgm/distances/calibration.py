@@ -1,0 +1,72 @@
+"""From what a network says of a pair to steps: a curve found on held-out episodes, and the noise around it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sgm.errors import InputError
+from sgm.learning.pairs import Ints, Rows
+
+Floats = NDArray[np.float32]
+Raw = Callable[[Ints, Ints], Floats]
+SAMPLES = 500  # pairs of each lag
+_LAGS = 40  # lags that are measured, spread over all
+
+
+def level_by_lag(raw: Raw, rows: Rows, longest: int, quantile: float, seed: int) -> tuple[Floats, Floats]:
+    """The quantile of `raw` at lags of up to `longest` steps: (l,) lags, ascending, and (l,) levels.
+
+    Args:
+        raw: (n,) rows of starts and (n,) rows of goals to (n,) values.
+        rows: episodes; lags that no two of their observations are apart are left out.
+        longest: the greatest lag, steps.
+        quantile: of the values at a lag.
+        seed: of the pairs.
+    """
+    random = np.random.default_rng(seed)
+    lags, levels = [], []
+    for lag in np.unique(np.rint(np.linspace(1, longest, min(longest, _LAGS))).astype(int)):
+        first, second = rows.apart(int(lag))
+        if len(first):
+            chosen = random.choice(len(first), SAMPLES)
+            lags.append(lag)
+            levels.append(np.quantile(raw(first[chosen], second[chosen]), quantile))
+    if not lags:
+        raise InputError(
+            f"no two observations of an episode are 1 to {longest} steps apart: expected longer episodes, or ones that "
+            "are thinned less"
+        )
+    return np.array(lags, np.float32), np.array(levels, np.float32)
+
+
+def rising_curve(lags: Floats, levels: Floats) -> tuple[Floats, Floats]:
+    """Lags and levels that rise from each to the next, from 0 at lag 0; lags at which nothing rises are left out.
+
+    A stretch of lags with one level is kept at its least lag: what lies so far apart may be nearer, never farther.
+    """
+    kept_lags, kept_levels = [0.0], [0.0]
+    for lag, level in zip(lags.tolist(), levels.tolist(), strict=True):
+        if level > kept_levels[-1] + 1e-4:
+            kept_lags.append(lag)
+            kept_levels.append(level)
+    if len(kept_lags) == 1:  # everything is equally far: one step, whatever the network says
+        return np.array([0, 1], np.float32), np.array([0, 1e-4], np.float32)
+    return np.array(kept_lags, np.float32), np.array(kept_levels, np.float32)
+
+
+def rising_steps(raw: Floats, levels: Floats, lags: Floats) -> Floats:
+    """Steps for values of any shape, linear between `levels`, which rise, and the `lags` they stand for."""
+    steps = np.full(raw.shape, lags[-1], np.float32)
+    near = raw < levels[-1]  # most pairs of a table are not, and a search for each would be most of the work
+    steps[near] = np.interp(raw[near], levels, lags)
+    return steps
+
+
+def noise_of(steps: Raw, rows: Rows, seed: int, samples: int = 2_000) -> float:
+    """Standard deviation, steps, of a distance from an observation to the next one of its episode."""
+    first, second = rows.apart(int(rows.gaps.min()))
+    chosen = np.random.default_rng(seed).choice(len(first), samples)
+    return float(steps(first[chosen], second[chosen]).std())
