@@ -16,7 +16,7 @@ from .criteria import Floats, nonzero, within
 from .distance import Distance, Features, between, compute_features, count, embed
 from .events import NO_EPISODE, WALKED, EventLog, Mark, Size
 from .fast_merges import NOVEL, Block, decide
-from .graph import Graph
+from .graph import MOST_BETWEEN, Graph, Steps
 from .nodes import Nodes
 from .settings import Settings
 
@@ -57,7 +57,8 @@ class Undo:
     log: Mark
     attributes: frozenset[str]
     features: dict[int, Floats] = dataclasses.field(default_factory=dict)
-    temporal: list[Ints] = dataclasses.field(default_factory=list)
+    temporal: list[tuple[Ints, Steps]] = dataclasses.field(default_factory=list)  # edges, and their steps before
+    tail_step: int | None = None
 
 
 class Builder:
@@ -72,6 +73,7 @@ class Builder:
         self.log = log
         self.settings = settings
         self.tail = tail
+        self._tail_step: int | None = None  # step of the last observation within its episode, where that is known
 
     @property
     def size(self) -> Size:
@@ -80,12 +82,13 @@ class Builder:
 
     def mark(self) -> Undo:
         """Where things stand now."""
-        return Undo(*self.size, self.tail, self.log.mark(), frozenset(self.nodes.attributes))
+        known = frozenset(self.nodes.attributes)
+        return Undo(*self.size, self.tail, self.log.mark(), known, tail_step=self._tail_step)
 
     def back_to(self, undo: Undo) -> None:
         """Put everything back to where it stood."""
-        for edges in undo.temporal:
-            self.graph.set_temporal(edges, False)
+        for edges, before in reversed(undo.temporal):
+            self.graph.set_temporal(edges, before)
         for node, feature in undo.features.items():
             self.nodes.feature[node] = feature
         for name in self.nodes.attributes.keys() - undo.attributes:
@@ -93,7 +96,7 @@ class Builder:
         self.nodes.cut(undo.nodes, undo.stream)
         self.graph.cut(undo.nodes, undo.edges)
         self.log.back_to(undo.log)
-        self.tail = undo.tail
+        self.tail, self._tail_step = undo.tail, undo.tail_step
 
     def extend(
         self,
@@ -105,8 +108,12 @@ class Builder:
         block: int | None,
         undo: Undo,
         progress: Any,
+        steps: Ints | None = None,
     ) -> ExtendReport:
-        """Add a batch, noting in `undo` what cannot be undone by cutting columns."""
+        """Add a batch, noting in `undo` what cannot be undone by cutting columns.
+
+        `steps`, (n,), are those of the observations within their episodes; None: each is one after that before it.
+        """
         number = count(observations)
         chosen = np.arange(number)
         if self.settings.criterion == "uniform":
@@ -127,7 +134,7 @@ class Builder:
             kept = self.nodes.stream.values[undo.nodes :] - undo.stream
             self.nodes.append_attributes(undo.nodes, {name: values[kept] for name, values in attributes.items()})
         if episodes is not None:
-            self._join_in_time(assignment, episodes, undo)
+            self._join_in_time(assignment, episodes, steps, undo)
         elif number:
             self.tail = None
         added, dropped = len(self.nodes) - undo.nodes, number - len(chosen)
@@ -210,7 +217,7 @@ class Builder:
         outgoing, other = np.divmod(column, max(1, len(everything)))
         node = before + number
         source, target = np.where(outgoing, node, other), np.where(outgoing, other, node)
-        self.graph.append(len(self.nodes), source, target, pair[near], np.zeros(len(source), np.bool_))
+        self.graph.append(len(self.nodes), source, target, pair[near], np.zeros(len(source), np.uint8))
 
     def _average_feature(self, node: int, feature: Floats, undo: Undo) -> None:
         stored = self.nodes.feature[node]
@@ -218,25 +225,47 @@ class Builder:
             undo.features.setdefault(node, stored.copy())
         stored += np.float32(self.settings.feature_average) * (feature - stored)
 
-    def _join_in_time(self, assignment: Ints, episodes: Ints, undo: Undo) -> None:
-        """Edges of weight 1 between the nodes of consecutive observations of one episode."""
-        node, episode = assignment, episodes
-        if self.tail is not None:
-            node, episode = np.append(self.tail[1], node), np.append(self.tail[0], episode)
-        together = (episode[1:] == episode[:-1]) & (node[1:] != node[:-1]) & (node[1:] >= 0) & (node[:-1] >= 0)
-        pairs = np.unique(np.stack([node[:-1][together], node[1:][together]], axis=1), axis=0)
-        known = [self.graph.find(int(u), int(v)) for u, v in pairs]
-        old = np.array([edge for edge in known if edge is not None], np.int64)
-        old = old[~self.graph.temporal.values[old]]
-        walked = old[old < undo.edges]
-        undo.temporal.append(walked)
-        self.graph.set_temporal(old, True)
-        fresh = pairs[[edge is None for edge in known]]
+    def _join_in_time(self, assignment: Ints, episodes: Ints, steps: Ints | None, undo: Undo) -> None:
+        """Edges between the nodes of consecutive observations of one episode, which weigh the steps between these."""
+        pairs, took = self._passages(assignment, episodes, steps)
+        found = [self.graph.find(int(u), int(v)) for u, v in pairs]
+        is_new = np.array([edge is None for edge in found], np.bool_)
+        known = np.array([edge for edge in found if edge is not None], np.int64)
+        took_known, before = took[~is_new], self.graph.temporal.values[known]
+        shorter = (before == 0) | (took_known < before)
+        known, before, took_known = known[shorter], before[shorter], took_known[shorter]
+        older = known < undo.edges
+        undo.temporal.append((known[older], before[older]))
+        self.graph.set_temporal(known, took_known.astype(np.uint8))
+        fresh = pairs[is_new]
         never = np.full(len(fresh), np.inf, np.float32)
-        self.graph.append(len(self.nodes), fresh[:, 0], fresh[:, 1], never, np.ones(len(fresh), np.bool_))
-        self.log.append([(edge, WALKED, NO_EPISODE) for edge in walked.tolist()], self.size)
+        self.graph.append(len(self.nodes), fresh[:, 0], fresh[:, 1], never, took[is_new].astype(np.uint8))
+        was = np.where(before[older] > 0, before[older].astype(np.int64), NO_EPISODE)
+        events = zip(known[older].tolist(), was.tolist(), strict=True)
+        self.log.append([(edge, WALKED, steps_before) for edge, steps_before in events], self.size)
         if len(episodes):
             self.tail = (int(episodes[-1]), int(assignment[-1]))
+            self._tail_step = None if steps is None else int(steps[-1])
+
+    def _passages(self, assignment: Ints, episodes: Ints, steps: Ints | None) -> tuple[Ints, Ints]:
+        """(p, 2) pairs of nodes that an episode went through one after the other, and (p,) the fewest steps it took.
+
+        It took the steps between the last observation in the one node and the first in the other.
+        """
+        node, episode = assignment, episodes
+        between = np.ones(max(0, len(node) - 1), np.int64) if steps is None else np.diff(steps)
+        if self.tail is not None:
+            node, episode = np.append(self.tail[1], node), np.append(self.tail[0], episode)
+            known = steps is not None and len(steps) and self._tail_step is not None
+            since = int(steps[0]) - int(self._tail_step) if known else 1  # type: ignore[index, arg-type]
+            between = np.append(since, between)[: len(node) - 1]
+        together = (episode[1:] == episode[:-1]) & (node[1:] != node[:-1]) & (node[1:] >= 0) & (node[:-1] >= 0)
+        together &= (between >= 1) & (between <= MOST_BETWEEN)
+        pairs = np.stack([node[:-1][together], node[1:][together]], axis=1)
+        pairs, place = np.unique(pairs, axis=0, return_inverse=True)
+        took = np.full(len(pairs), MOST_BETWEEN, np.int64)
+        np.minimum.at(took, place.ravel(), between[together])
+        return pairs, took
 
 
 def as_episodes(episode: Any, number: int) -> Ints | None:

@@ -15,6 +15,7 @@ from .settings import shortened
 
 Floats = NDArray[np.float32]
 _DIAGONAL = 16  # without `pairs`, single distances are the diagonals of blocks of this size
+_ROUNDING = 1e-5  # share of `far` that single precision may be off
 Features = Callable[[Any], Any]
 
 
@@ -24,7 +25,9 @@ class Distance(Protocol):
 
     Some optional attributes are used where they exist. `fingerprint` (str) is written into memory files, and a file
     refuses to open with a distance of another fingerprint. `pairs(starts, goals)`, (n, e) and (n, e) to (n,) float32,
-    gives single distances without the table around them, which a navigator asks for at every step.
+    gives single distances without the table around them, which a navigator asks for at every step. `far` (float) says
+    where the distance is clipped: such a value means "at least so many steps", and is no reason to attach to a node.
+    `noise` (float) is its standard deviation, steps.
     `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the
     distance provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup
     norm).
@@ -37,6 +40,14 @@ class Distance(Protocol):
     def __call__(self, starts: Floats, goals: Floats) -> NDArray[Any]:
         """(n, e) and (m, e) embeddings to (n, m) float32 steps: the cheap part."""
         ...
+
+
+def far_of(distance: Any) -> float | None:
+    """Steps from which on a distance says only "at least so far", rounding allowed for; None if it does not say."""
+    far = getattr(distance, "far", None)
+    if isinstance(far, bool) or not isinstance(far, (int, float, np.number)) or not 0 < far < np.inf:
+        return None
+    return float(far) * (1 - _ROUNDING)
 
 
 def batch_of_one(observation: Any) -> NDArray[Any]:

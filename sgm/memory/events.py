@@ -31,9 +31,10 @@ class Events(NamedTuple):
         source: (n,) int64 node ids.
         target: (n,) int64 node ids.
         kind: (n,) text. "reached" and "failed" are tries of the edge, "removed" and "restored" what became of it,
-            "guarded" that the policy gave it up but the guard kept it, "walked" that an episode went through it in
-            one step, which makes its weight 1.
-        episode: (n,) int64 the episode given with a try; −1 where there was none.
+            "guarded" that the policy gave it up but the guard kept it, "walked" that an episode went through it, in
+            fewer steps than any before: its weight is now at most these.
+        episode: (n,) int64 the episode given with a try; −1 where there was none. For "walked" the steps in which an
+            episode had gone through the edge until then; −1 if none had.
     """
 
     sequence: Ints
@@ -191,11 +192,12 @@ class EventLog:
         after, records = replay(self.evidence, self.folded_records, self.rows)
         return {**self.evidence, **after}, records
 
-    def walked_since(self, event: int) -> Ints:
-        """Edges that an episode first went through after this event."""
+    def walked_since(self, event: int) -> tuple[Ints, Ints]:
+        """Edges that an episode went through in fewer steps after this event, and their steps until it; 0: none."""
         rows = self.rows[event - self.folded :]
-        walked: Ints = rows["edge"][rows["kind"] == WALKED].astype(np.int64)
-        return walked
+        rows = rows[rows["kind"] == WALKED]
+        edges, first = np.unique(rows["edge"].astype(np.int64), return_index=True)
+        return edges, np.maximum(rows["episode"][first], 0).astype(np.int64)
 
 
 def numbered(first: int, events: Iterable[tuple[float, int, int, int]]) -> list[tuple[int, float, int, int, int]]:

@@ -11,6 +11,9 @@ from scipy.sparse import csr_array
 from .arrays import Bools, Column, Ints, ragged
 from .policies import Evidence
 
+Steps = NDArray[np.uint8]
+MOST_BETWEEN = 255  # steps between two observations that are joined in time, at most
+
 
 class Edges(NamedTuple):
     """Edges as parallel arrays, ordered by source, then target.
@@ -37,8 +40,8 @@ class Index(NamedTuple):
 class Graph:
     """A directed graph that only grows; removal is evidence about an edge, kept beside it.
 
-    An edge has the distance d(source, target) it was made for (infinite if only time joins its ends) and a flag that
-    says whether an episode went through it in one step. Its weight is the smaller of the two.
+    An edge has the distance d(source, target) it was made for (infinite if only time joins its ends) and the fewest
+    steps in which an episode went through it (0 if none did). Its weight is the smaller of the two.
     """
 
     def __init__(self) -> None:
@@ -46,7 +49,7 @@ class Graph:
         self.source = Column(np.int32)
         self.target = Column(np.int32)
         self.distance = Column(np.float32)
-        self.temporal = Column(np.bool_)
+        self.temporal = Column(np.uint8)
         self.kept = Column(np.bool_)
         self.evidence: dict[int, Evidence] = {}
         self.nodes = 0
@@ -66,7 +69,7 @@ class Graph:
         columns = (self.source, self.target, self.distance, self.temporal, self.kept)
         return sum(column.nbytes for column in columns)
 
-    def append(self, nodes: int, source: Ints, target: Ints, distance: NDArray[np.float32], temporal: Bools) -> None:
+    def append(self, nodes: int, source: Ints, target: Ints, distance: NDArray[np.float32], temporal: Steps) -> None:
         """Grow to `nodes` nodes and add edges, which must be new."""
         if nodes == self.nodes and not len(source):
             return
@@ -85,16 +88,16 @@ class Graph:
         self.nodes = nodes
         self._changed(np.arange(nodes))
 
-    def set_temporal(self, edges: Ints, value: bool) -> None:
-        """Say whether an episode went through these edges in one step."""
+    def set_temporal(self, edges: Ints, steps: Steps) -> None:
+        """Say in how many steps an episode went through these (m,) edges; 0: none did."""
         if len(edges):
-            self.temporal.values[edges] = value
+            self.temporal.values[edges] = steps
             self._changed(self.source.values[edges])
 
     def weights(self, edges: Ints | slice = slice(None)) -> NDArray[np.float32]:
         """Weights of these edges, steps."""
-        distance = self.distance.values[edges]
-        return np.where(self.temporal.values[edges], np.minimum(distance, np.float32(1)), distance)
+        distance, temporal = self.distance.values[edges], self.temporal.values[edges]
+        return np.where(temporal > 0, np.minimum(distance, temporal.astype(np.float32)), distance)
 
     def find(self, source: int, target: int) -> int | None:
         """The edge from `source` to `target`, or None."""

@@ -9,7 +9,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from .build import Builder, ExtendReport, as_episodes
 from .certificate import Certificate, certify
 from .cleanup import Cleanup
 from .criteria import within as is_within
-from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, paired
+from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, far_of, paired
 from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
 from .fast_waypoints import WaypointTest
 from .given import OF_THE_DATA, unpack
@@ -295,13 +295,15 @@ class SparseGraphicalMemory:
                 the distance says of single steps (attribute "one_step"), which an agent's cutoff is calibrated by.
             episode: a whole number, or (n,) of them: consecutive observations of one episode are joined by edges of
                 weight 1 after merging. An episode may go on in the next call. None: no such edges. Left out: the
-                episodes of the Experience, which end with it; none for plain observations.
+                episodes of the Experience, which end with it; none for plain observations. Between observations of an
+                Experience that are several steps apart, as in `data[::5]`, the edge weighs these steps; where they are
+                more than 255, there is none.
             attributes: (n, ...) numbers by name, one for each observation; a node has those of the observation that it
                 keeps.
             block: how many observations are decided at once; the result does not depend on it.
             progress: show a progress bar.
         """
-        observations, episode, attributes, whole_episodes = unpack(observations, episode, attributes)
+        observations, episode, attributes, whole_episodes, steps = unpack(observations, episode, attributes)
         total = count(observations)
         episodes = as_episodes(episode, total)
         given = checked_batch(attributes, total, self._nodes)
@@ -316,7 +318,7 @@ class SparseGraphicalMemory:
         with progress_bar(shown=progress, total=total, desc="build", unit="obs") as bar:
             try:
                 report = self._builder.extend(
-                    self.distance, self._features, observations, episodes, given, block, undo, bar
+                    self.distance, self._features, observations, episodes, given, block, undo, bar, steps
                 )
                 if self._store:
                     self._store.write_batch(self._builder, undo, self._meta())
@@ -447,7 +449,8 @@ class SparseGraphicalMemory:
             goal: an observation.
             by: what is least: "distance" (steps) or "hops" (number of edges).
             within: start and goal are attached to their nearest node first, then to the next nearest, … until a path
-                exists, but never farther than this many steps (the nearest node is always allowed). None: MaxDist;
+                exists, but never farther than this many steps (the nearest node is always allowed). None: MaxDist,
+                and never to a node that is `distance.far` steps away or more, where the distance has that;
                 math.inf: to any node, as the authors' code does.
         """
         within = self._reach(by, within)
@@ -477,6 +480,7 @@ class SparseGraphicalMemory:
         by: str = "distance",
         within: float | None = None,
         candidates: str = "nearest",
+        without: Iterable[tuple[int, int]] = (),
     ) -> tuple[Ints, Ints]:
         """The nodes to plan between for many agents; −1 and −1 where there is no path.
 
@@ -487,6 +491,7 @@ class SparseGraphicalMemory:
             within: see `plan`.
             candidates: "nearest": the nearest node first, then the next nearest, … as `plan` does (the authors' SGM);
                 "all": whichever nodes within reach make the shortest way (SoRB).
+            without: edges (u, v) that may not be used, in this search only.
         """
         if candidates not in ("nearest", "all"):
             raise InputError(f"candidates is {candidates!r}: expected 'nearest' or 'all'")
@@ -510,9 +515,11 @@ class SparseGraphicalMemory:
             if np.isnan(steps.min(initial=0)):
                 raise InputError(f"{name} holds NaN in row {np.argwhere(np.isnan(steps))[0][0]}: expected steps")
         ends = np.full((len(to_nodes), 2), -1)
+        without = list(without)
+        planner = self._planner.without(without) if without else self._planner
         for agent, (start, goal) in enumerate(zip(to_nodes, goals, strict=True)):
             with contextlib.suppress(NoPath):
-                ends[agent] = self._attach_row(start, goal, by, within, candidates)
+                ends[agent] = self._attach_row(planner, start, goal, by, within, candidates)
         return ends[:, 0], ends[:, 1]
 
     @takes_turns
@@ -628,8 +635,9 @@ class SparseGraphicalMemory:
             raise InputError(f"event is {shortened(event)}: expected a number from {log.folded} to {last}{older}")
         size = log.size_at(event) or self._builder.size
         nodes, graph = self._nodes.first(size.nodes, size.observations), self._graph.first(size.nodes, size.edges)
-        walked = log.walked_since(event)
-        graph.set_temporal(walked[walked < size.edges], False)
+        walked, steps = log.walked_since(event)
+        there = walked < size.edges
+        graph.set_temporal(walked[there], steps[there].astype(np.uint8))
         past = log.until(event)
         graph.evidence, records = past.replayed()
         memory = SparseGraphicalMemory.__new__(SparseGraphicalMemory)
@@ -856,15 +864,21 @@ class SparseGraphicalMemory:
         return None if within is None else min(number("within", within), MOST_STEPS)
 
     def _attach_row(
-        self, start: Floats, goal: NDArray[Any], by: str, within: float | None, candidates: str = "nearest"
+        self,
+        planner: Planner,
+        start: Floats,
+        goal: NDArray[Any],
+        by: str,
+        within: float | None,
+        candidates: str = "nearest",
     ) -> tuple[int, int]:
         """First and last node of a plan, from (V,) steps to and from nodes; `goal` may be a node instead."""
         first, last = int(start.argmin()), int(goal.argmin() if goal.ndim else goal)
-        if candidates == "nearest" and self._planner.reaches(first, last, by):
+        if candidates == "nearest" and planner.reaches(first, last, by):
             return first, last
         starts = self._ranked(start, within)
         goals = self._ranked(goal, within) if goal.ndim else Near(np.array([last]), np.zeros(1, np.float32))
-        choose = self._planner.attach if candidates == "nearest" else self._planner.attach_all
+        choose = planner.attach if candidates == "nearest" else planner.attach_all
         place, other = choose(starts, goals, by)
         return int(starts.node[place]), int(goals.node[other])
 
@@ -872,8 +886,20 @@ class SparseGraphicalMemory:
         return localise.ranked(steps, is_within(steps, self.settings) if within is None else steps <= within)
 
     def _plan_rows(self, start: Floats, goal: Floats, by: str, within: float | None) -> Plan:
-        first, last = self._attach_row(start, goal, by, within)
+        self._refuse_clipped(start, goal, within)
+        first, last = self._attach_row(self._planner, start, goal, by, within)
         return self._plan_between(first, last, by, float(start[first]), float(goal[last]))
+
+    def _refuse_clipped(self, start: Floats, goal: Floats, within: float | None) -> None:
+        """NoPath if the nearest node is "at least `far`" away: where all are equally far, none is the nearest."""
+        far = far_of(self.distance)
+        if within is None and far is not None:
+            for name, steps in (("start", start), ("goal", goal)):
+                if not steps.min() < far:
+                    raise NoPath(
+                        f"no node near the {name}: all are {far:.4g} steps away or more, where this distance does not "
+                        "tell them apart. Explore more, or attach to any node all the same (within=math.inf)."
+                    )
 
     def _plan_between(self, start: int, goal: int, by: str, before: float, after: float) -> Plan:
         route = self._planner.route(start, goal, by)

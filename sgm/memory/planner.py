@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -95,6 +96,15 @@ class Planner:
         data = matrix.data.copy()
         data[position[known]] += np.fromiter(raised.values(), np.float64)[known]
         return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
+
+    def without(self, edges: Iterable[tuple[int, int]]) -> Planner:
+        """A planner on the same graph as it stands, as if these edges (u, v) were removed; with trees of its own."""
+        self.refresh()
+        never = dict.fromkeys(edges, math.inf)
+        other = copy.copy(self)
+        other.trees = OrderedDict()
+        other._matrices = {by: self._raised(by, never) for by in MODES}
+        return other
 
     def reaches(self, start: int, goal: int, by: str) -> bool:
         """Whether a path leads from one node to another."""

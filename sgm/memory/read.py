@@ -19,7 +19,7 @@ from sgm.errors import InputError, SGMError, StoreError
 
 from .attributes import check_name
 from .events import EVENT, GROWTH, KINDS, NO_EPISODE, WALKED, EventLog, numbered
-from .graph import Graph
+from .graph import MOST_BETWEEN, Graph
 from .nodes import Nodes
 from .policies import Evidence
 from .schema import (
@@ -364,19 +364,19 @@ def read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
     rows["id"] = np.arange(number)
     source, target, distance, temporal = values
     with np.errstate(over="ignore", invalid="ignore"):
-        rows["source"], rows["target"], rows["distance"], rows["temporal"] = source, target, distance, temporal != 0
+        rows["source"], rows["target"], rows["distance"], rows["temporal"] = source, target, distance, temporal
     for column in (source, target):
         if number and not (column.min() >= 0 and column.max() < nodes):
             raise StoreError(f"its {number} edges join nodes it does not have")
     odd = (source != rows["source"]) | (target != rows["target"]) | ~(distance >= 0)
     finite = np.isfinite(rows["distance"])
-    odd |= ((temporal != 0) & (temporal != 1)) | (~finite & (temporal == 0))
+    odd |= (temporal != rows["temporal"]) | (~finite & (temporal == 0))
     if odd.any():
         raise StoreError(f"{np.count_nonzero(odd)} of its edges have values that no edge has")
     if (np.isfinite(distance) != finite).any():
         raise StoreError("some of its edges are longer than single precision can say")
     graph = Graph()
-    graph.append(nodes, rows["source"], rows["target"], rows["distance"], rows["temporal"].astype(np.bool_))
+    graph.append(nodes, rows["source"], rows["target"], rows["distance"], rows["temporal"])
     if not graph.is_simple():
         raise StoreError("some of its edges are there twice, or lead from a node to itself")
     return graph, rows_crc(rows)
@@ -482,8 +482,11 @@ def check_past(log: EventLog, nodes: Nodes, graph: Graph) -> None:
     odd |= _most_before(nodes.stream.values, had_nodes) >= had_observations
     odd |= _most_before(nodes.assignment.values, had_observations) >= had_nodes
     place = np.searchsorted(event, np.arange(log.folded + 1, log.folded + 1 + len(rows))) - 1
-    walked = rows["edge"][rows["kind"] == WALKED]
-    never = ~(np.isfinite(graph.distance.values[walked]) & graph.temporal.values[walked])
+    walked = rows[rows["kind"] == WALKED]
+    # An edge that only time joins was walked before, in more steps; see `Events.episode`.
+    before, steps = walked["episode"], graph.temporal.values[walked["edge"]].astype(np.int64)
+    again = (before > steps) & (before <= MOST_BETWEEN)
+    never = (steps == 0) | ~(again | ((before == NO_EPISODE) & np.isfinite(graph.distance.values[walked["edge"]])))
     before = max(log.evidence, default=-1) >= had_edges[0]  # what is known from before the events
     if odd.any() or before or (rows["edge"] >= had_edges[place]).any() or never.any():
         raise StoreError("its events do not fit the nodes and edges there were when they happened")

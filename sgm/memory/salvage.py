@@ -22,7 +22,7 @@ from .arrays import Bools, Ints
 from .attributes import check_name
 from .check import checked_policy, facts_of
 from .events import EVENT, GROWTH, GUARDED, KEEP_EVENTS, KINDS, NO_EPISODE, REMOVED, EventLog, replay
-from .graph import Graph
+from .graph import MOST_BETWEEN, Graph
 from .nodes import Nodes, missing
 from .pages import COLUMNS, Found, Rows, Torn
 from .policies import Evidence, FirstFailure
@@ -266,7 +266,7 @@ class Salvage:
         self.edges = edges[kept]
         graph = Graph()
         ends = (source[kept], target[kept])
-        graph.append(len(self.nodes), *ends, table[kept, 2].astype(np.float32), table[kept, 3] != 0)
+        graph.append(len(self.nodes), *ends, table[kept, 2].astype(np.float32), table[kept, 3].astype(np.uint8))
         return graph
 
     def _total_edges(self, rows: Rows) -> int:
@@ -617,9 +617,9 @@ def _is_edge(source: Any, target: Any, distance: Any, temporal: Any) -> bool:
     """Whether these can be the columns of an edge; a distance that is a whole number is stored as one."""
     if not all(type(value) is int and 0 <= value < 2**31 for value in (source, target)):
         return False
-    if type(temporal) is not int or temporal not in (0, 1):
+    if type(temporal) is not int or not 0 <= temporal <= MOST_BETWEEN:
         return False
-    return temporal == 1 if distance is None else type(distance) in (int, float) and 0 <= distance < 3.4e38
+    return temporal > 0 if distance is None else type(distance) in (int, float) and 0 <= distance < 3.4e38
 
 
 def _is_event(values: list[Any]) -> bool:

@@ -18,7 +18,8 @@
 Embeddings and features are little-endian float32, assignments little-endian int64. Observations, and attributes that
 are uint8 images, are zlib-compressed, images as differences along each row, and padded to at least 1/256 of their size;
 other attributes are little-endian as they are. `feature` is NULL where it is the embedding, `distance` where only time
-joins the ends, `removed_at` while an edge stands, `episode` where none was given.
+joins the ends, `removed_at` while an edge stands, `episode` where none was given. `temporal` is the fewest steps in
+which an episode went through an edge, at most 255; 0 if none did. The first releases know 0 and 1 only.
 
 What is known about an edge is its row in `evidence`, if any, followed by its `events` in order; `kind` is a place in
 `KINDS` of events.py. The oldest events may be folded into `evidence`: `state.folded` says how many have been,

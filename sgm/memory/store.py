@@ -133,8 +133,8 @@ class Store:
         with self._transaction(undo):
             self._file.checksum += _write_nodes(self._connection, builder.nodes, undo.nodes, undo.stream)
             self._file.checksum += _write_edges(self._connection, builder.graph, undo.edges)
-            for edges in undo.temporal:
-                self._mark_temporal(builder.graph, edges)
+            for edges, steps_before in undo.temporal:
+                self._mark_temporal(builder.graph, edges, steps_before)
             for node, feature in undo.features.items():
                 self._move_feature(builder.nodes, node, feature)
             self._file.checksum += _write_log(self._connection, builder.log, undo.log)
@@ -391,12 +391,13 @@ class Store:
         self._file.checksum += _write_meta(self._connection, changed)
         self._meta = {**self._meta, **changed}
 
-    def _mark_temporal(self, graph: Graph, edges: Ints) -> None:
+    def _mark_temporal(self, graph: Graph, edges: Ints, steps_before: NDArray[np.uint8]) -> None:
         after = _edge_rows(graph, edges)
         before = after.copy()
-        before["temporal"] = 0
+        before["temporal"] = steps_before
         self._file.checksum += rows_crc(after) - rows_crc(before)
-        self._connection.executemany("UPDATE edges SET temporal = 1 WHERE id = ?", [(int(edge),) for edge in edges])
+        changed = [(int(row["temporal"]), int(row["id"])) for row in after]
+        self._connection.executemany("UPDATE edges SET temporal = ? WHERE id = ?", changed)
 
     def _move_feature(self, nodes: Nodes, node: int, before: NDArray[np.float32]) -> None:
         after = floats(nodes.feature[node])

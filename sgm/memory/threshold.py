@@ -213,7 +213,7 @@ def choose_threshold(
         seed: seed of the other orders, and of the sample that "uniform" takes.
         progress: show progress bars over the observations embedded and the graphs built.
     """
-    observations, episode, attributes, whole_episodes = unpack(observations, episode)
+    observations, episode, attributes, whole_episodes, steps = unpack(observations, episode)
     total = count(observations)
     nodes = whole("nodes", nodes, 1)
     if nodes > total:
@@ -235,7 +235,7 @@ def choose_threshold(
         feature_average=feature_average,
         keep_observations=keep_observations,
     )
-    visits = _Orders(total, as_episodes(episode, total), whole("seed", seed, 0))
+    visits = _Orders(total, as_episodes(episode, total), whole("seed", seed, 0), steps)
     orders = min(whole("orders", orders, 1), visits.most)
     tolerance = number("tolerance", tolerance, high=1.0)
     connected = number("connected", connected, high=1.0)
@@ -340,8 +340,9 @@ def _gaps(left: Floats, right: Floats) -> Floats:
 class _Orders:
     """The orders in which the observations may be visited."""
 
-    def __init__(self, total: int, episodes: Ints | None, seed: int) -> None:
+    def __init__(self, total: int, episodes: Ints | None, seed: int, steps: Ints | None = None) -> None:
         self.episodes = episodes
+        self.steps = steps
         self.seed = seed
         self._starts = np.arange(total)
         if episodes is not None:
@@ -500,7 +501,8 @@ class _Search:
         for low in range(0, len(order), part):
             rows = order[low : low + part]
             times = None if episodes is None else episodes[rows]
-            builder.extend(self._buffer, self._buffer.lookup, rows, times, {}, None, builder.mark(), silent)
+            steps = None if self._visits.steps is None else self._visits.steps[rows]
+            builder.extend(self._buffer, self._buffer.lookup, rows, times, {}, None, builder.mark(), silent, steps)
             if len(builder.nodes) > limit:
                 return builder, False
         return builder, True

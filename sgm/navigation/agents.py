@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from sgm.memory import SparseGraphicalMemory
@@ -11,6 +12,9 @@ from .blame import LastEdge, MostDoubtful
 from .localise import BayesFilter, NearestNode, Odometry
 from .navigator import Navigator
 from .route import NearestPair, RankedGoals
+
+# What a plain Navigator does beyond the paper: failures remembered in the episode, clipped distances not attached to.
+AS_PUBLISHED: dict[str, Any] = {"removals": "none", "first_leg": False}
 
 
 def sgm(
@@ -23,14 +27,14 @@ def sgm(
     **more: Any,
 ) -> Navigator:
     """SGM in PointEnv: two-way arrival, the nearest nodes, no second plan while it is evaluated."""
-    parts = {"arrival": TwoWay(cutoff), "router": NearestPair(by)}
-    return Navigator(memory, controller, **{"max_steps": max_steps, "replan": False, **parts, **more})
+    parts = {"arrival": TwoWay(cutoff), "router": NearestPair(by, math.inf)}
+    return Navigator(memory, controller, **{**AS_PUBLISHED, "max_steps": max_steps, "replan": False, **parts, **more})
 
 
 def sorb(memory: SparseGraphicalMemory, controller: Any, *, max_steps: int = 18, **more: Any) -> Navigator:
     """SoRB, as in the authors' code: attached to all nodes within MaxDist, hops counted, the goal when it is near."""
     parts = {"arrival": WithinSteps(None), "router": NearestPair("hops", None, "all"), "hopping": True}
-    return Navigator(memory, controller, **{"max_steps": max_steps, "replan": False, **parts, **more})
+    return Navigator(memory, controller, **{**AS_PUBLISHED, "max_steps": max_steps, "replan": False, **parts, **more})
 
 
 def sptm(
@@ -51,10 +55,10 @@ def sptm(
     parts = {
         "localiser": BayesFilter(embedding, sharpness, leak, hops),
         "arrival": WithinSteps(cutoff),
-        "router": RankedGoals(ahead=ahead, penalty=penalty),
+        "router": RankedGoals(within=math.inf, ahead=ahead, penalty=penalty),
         "blame": MostDoubtful() if doubtful else LastEdge(),
     }
-    return Navigator(memory, controller, **{"max_steps": 8, **parts, **more})
+    return Navigator(memory, controller, **{**AS_PUBLISHED, "max_steps": 8, **parts, **more})
 
 
 def ours(memory: SparseGraphicalMemory, controller: Any, **more: Any) -> Navigator:
@@ -77,11 +81,11 @@ def consptm(
     parts = {
         "localiser": Odometry(position=position),
         "arrival": WithinRadius(radius),
-        "router": RankedGoals(ahead=ahead, penalty=penalty, tries=tries),
+        "router": RankedGoals(within=math.inf, ahead=ahead, penalty=penalty, tries=tries),
         "blame": LastEdge(skipped_count=False),
         "acts_on": "odometry",
     }
-    return Navigator(memory, controller, **{"max_steps": 25, **parts, **more})
+    return Navigator(memory, controller, **{**AS_PUBLISHED, "max_steps": 25, **parts, **more})
 
 
 __all__ = ["NearestNode", "consptm", "ours", "sgm", "sorb", "sptm"]

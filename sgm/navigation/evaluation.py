@@ -23,6 +23,7 @@ from .trace import Trace
 Bools = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 FAR = "no node near the start"
+FAR_GOAL = "no node near the goal"
 CUT_OFF = "start not connected to goal"
 STUCK = "waypoint not reached"
 TIME = "time"
@@ -30,6 +31,7 @@ DIED = "simulator lost"
 LONGEST_DRAIN = 100_000  # steps without any episode that counts
 ENOUGH = 5  # episodes without any sign of success after which to ask what success is
 REASONS = (FAR, CUT_OFF, STUCK, TIME)
+RARE = (FAR_GOAL, DIED)  # reported only where there are any
 
 
 class Agent(Protocol):
@@ -79,7 +81,7 @@ class Evaluation:
     Attributes:
         successes: (n,) bool, which episodes reached their goal.
         steps: (n,) int64 steps each episode took.
-        failures: (n,) why each episode failed, see `REASONS`; empty where it did not.
+        failures: (n,) why each episode failed, see `REASONS` and `RARE`; empty where it did not.
         stuck_at: (n,) int64 the node that was not reached, where that is why; −1 elsewhere.
         seconds_per_action: wall time of choosing an action, s, averaged over the batch.
         traces: the episodes that were recorded.
@@ -122,7 +124,7 @@ class Evaluation:
     @property
     def reasons(self) -> dict[str, int]:
         """How many of the failures are due to what."""
-        found = {reason: int((self.failures == reason).sum()) for reason in (*REASONS, DIED)}
+        found = {reason: int((self.failures == reason).sum()) for reason in (*REASONS, *RARE)}
         return {reason: count for reason, count in found.items() if count or reason in REASONS}
 
     def asdict(self) -> dict[str, Any]:
@@ -282,7 +284,7 @@ class _Run:
         self.by_end = np.zeros(episodes, np.bool_)  # successes that only the end of the episode speaks for
         self.successes = np.zeros(episodes, np.bool_)
         self.steps, self.stuck_at = np.zeros(episodes, np.int64), np.full(episodes, NOWHERE)
-        self.failures = np.full(episodes, "", f"U{max(map(len, (*REASONS, DIED)))}")
+        self.failures = np.full(episodes, "", f"U{max(map(len, (*REASONS, *RARE)))}")
         self.traces: dict[int, Trace] = {}
         agent.reset(driver.num_envs)
 
@@ -402,6 +404,8 @@ def _reason(agent: Agent, row: int) -> tuple[str, int]:
         return TIME, NOWHERE
     if agent.far_from_nodes[row]:
         return FAR, NOWHERE
+    if agent.far_from_goal[row]:
+        return FAR_GOAL, NOWHERE
     if agent.phase[row] == LOST or agent.passed_over[row]:
         return CUT_OFF, NOWHERE
     if agent.phase[row] == FOLLOWING and (agent.given_up[row] or agent.attempts[row] >= agent.max_steps):

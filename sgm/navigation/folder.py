@@ -26,7 +26,10 @@ from .route import ROUTERS
 
 FORMAT = "sgm agent 1"
 PARTS: dict[str, dict[str, Any]] = {"localiser": LOCALISERS, "arrival": ARRIVALS, "router": ROUTERS, "blame": BLAMES}
-PLAIN = ["max_steps", "clean", "replan", "hopping", "goal_key", "acts_on", "target", "turn", "confident", "patience"]
+PLAIN = [
+    "max_steps", "clean", "replan", "removals", "first_leg", "hopping", "goal_key", "acts_on", "target", "turn",
+    "confident", "patience",
+]  # fmt: skip
 ROOMS = ("sgm.distances.", "sgm.controllers.", "sgm.learning.")  # where classes of networks are looked for
 _LARGEST = 2**20  # bytes of agent.json
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from sgm.errors import InputError
+from sgm.memory.distance import Distance, between, far_of
 
 if TYPE_CHECKING:
     from .navigator import Navigator
@@ -17,6 +19,19 @@ if TYPE_CHECKING:
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
+ENOUGH = 50  # nodes from which on equal distances are no chance
+SAMPLE = 64  # nodes whose distances are looked at
+CLIPPED = 0.05  # share of distances that are equal to the greatest, from which on that is a ceiling
+
+
+def clipped_at(distance: Distance, nodes: Floats) -> float:
+    """The greatest distance between (V, e) nodes if many of them have it; infinity otherwise."""
+    if len(nodes) < ENOUGH:
+        return math.inf
+    chosen = np.unique(np.linspace(0, len(nodes) - 1, SAMPLE).astype(np.int64))
+    steps = between(distance, nodes[chosen], nodes)
+    greatest = float(steps.max())
+    return greatest if greatest > 0 and (steps == greatest).mean() >= CLIPPED else math.inf
 
 
 @dataclasses.dataclass
@@ -44,12 +59,26 @@ class NearestNode:
         """Take over the nodes that the memory has now."""
         memory = self._agent.memory
         self._nodes = memory.attributes[self.embedding] if self.embedding else memory.embeddings
+        self._ceiling: float | None = None
 
     def reset(self, episodes: int) -> None:
         """Know nothing for so many episodes."""
 
     def forget(self, mask: Bools) -> None:
         """Know nothing for these episodes."""
+
+    @property
+    def ceiling(self) -> float:
+        """Steps from which on the distance says only "at least so far"; infinite if it always tells.
+
+        `distance.far`, where the distance has it. Otherwise the greatest distance between nodes, if so many pairs of
+        nodes have exactly that distance that it must be where the distance was clipped.
+        """
+        if self._ceiling is None:
+            distance = self._agent.distance or self._agent.memory.distance
+            far = far_of(distance)
+            self._ceiling = clipped_at(distance, self._nodes) if far is None else far
+        return self._ceiling
 
     def see(self, observations: Any, active: Bools) -> None:
         """Take in what the robots see, (n, ...)."""

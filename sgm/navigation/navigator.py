@@ -18,6 +18,7 @@ from .route import NOWHERE, ROUTERS, NearestPair
 
 Look = Callable[[Ints], NDArray[Any]]
 FRESH, FOLLOWING, AT_LAST, LOST = range(4)  # to be planned; going to a waypoint; all waypoints reached; no path
+REMOVALS = ("episode", "none")
 GOAL = "achieved_goal"  # the node attribute, and the entry of observations, that is in goal space
 
 
@@ -41,11 +42,16 @@ class Navigator:
     blamed (`memory.record`), and with `clean` or `replan` the agent localises itself anew and plans again. A goal that
     changes during an episode is planned for at once.
 
+    What fails in an episode is not tried again in it: neither the edge that was not passed (`removals`), nor the first
+    waypoint, to which no edge leads (`first_leg`), nor the node from which the goal was not reached. The memory is left
+    as it is, and the next episode begins anew.
+
     Four parts decide how, each by name or as an object with settings of its own; `sgm.navigation.agents` has the
     combinations of SoRB, SGM, SPTM, ConSPTM and ours.
 
     Differences from the authors' released code: successes are recorded too (the paper's rule ignores them); after the
-    last waypoint the agent goes for the goal without comparing ways; `replan` is on unless it is switched off.
+    last waypoint the agent goes for the goal without comparing ways; `replan`, `removals` and `first_leg` are on unless
+    they are switched off, as `sgm.navigation.agents` does for the paper's agents.
 
     Attributes:
         phase: (n,) what each episode is doing: FRESH, FOLLOWING, AT_LAST or LOST.
@@ -72,6 +78,8 @@ class Navigator:
         cutoff: float | str | None = None,
         clean: bool = False,
         replan: bool = True,
+        removals: str = "episode",
+        first_leg: bool = True,
         hopping: bool = False,
         distance: Distance | None = None,
         look: Look | None = None,
@@ -98,6 +106,11 @@ class Navigator:
             cutoff: of an arrival test that is given by name, steps; None: "auto", see `calibrate`.
             clean: blame the edge that led to a waypoint that was not reached, then plan again.
             replan: plan again after a waypoint was not reached, and leave the memory as it is.
+            removals: "episode": an edge that was not passed, and a goal's node from which the goal was not reached, are
+                not used again in the episode unless there is no other way; the memory is left as it is. "none": they
+                are. It needs `replan`, and is of no effect while the agent cleans: then the memory's policy decides.
+            first_leg: a first waypoint that was not reached from where the robot planned is not the first of a plan
+                again until the robot has passed an edge.
             hopping: go for the goal as soon as it is within MaxDist, waypoints or not (SoRB).
             distance: what the agent localises itself with; None: the memory's own.
             look: (m,) rows of the batch to (m, ...) images of what these robots see now, for odometry.
@@ -120,7 +133,10 @@ class Navigator:
             raise InputError(f"max_steps is {max_steps!r}: expected a number of steps, 1 or more")
         self.memory, self.controller, self.distance, self.look = memory, controller, distance, look
         self.goal_key, self.acts_on, self.target = goal_key, acts_on, target
+        if removals not in REMOVALS:
+            raise InputError(f"removals is {removals!r}: expected one of {', '.join(map(repr, REMOVALS))}")
         self.clean, self.replan, self.hopping = clean, replan, hopping
+        self.removals, self.first_leg = removals, first_leg
         self.turn, self.confident, self.patience = turn, confident, patience
         self.localiser: NearestNode = _part("localiser", localiser, LOCALISERS)
         self.arrival: Any = _part("arrival", arrival, ARRIVALS)
@@ -149,7 +165,7 @@ class Navigator:
             self.phase = np.full(number, FRESH)
             self.waypoint, self.previous, self.start_node, self.goal_node = np.full((4, number), NOWHERE)
             self.attempts, self.given_up, self._turned = np.zeros((3, number), np.int64)
-            self.passed_over, self.far_from_nodes = np.zeros((2, number), np.bool_)
+            self.passed_over, self.far_from_nodes, self.far_from_goal = np.zeros((3, number), np.bool_)
             self._before: Any = None
             self._new = np.ones(number, np.bool_)
             self._goals: Any = None
@@ -289,6 +305,8 @@ class Navigator:
                     edge = self.blame.culprit(episode, edge)
                     failed.append(edge)
                     self.blamed.append((episode, *edge))
+            elif self.phase[episode] == FOLLOWING and self.first_leg:
+                self.router.start_failed(episode)
             elif self.phase[episode] == AT_LAST:
                 self.router.failed(episode, None)
             self.blame.forget(episode)
@@ -312,8 +330,9 @@ class Navigator:
         if not len(rows):
             return
         self.passed_over[rows] = False
+        self.far_from_nodes[rows] = self.far_from_goal[rows] = False
         start, goal = self.router.plan(rows, goals, goal_nodes)
-        self.far_from_nodes[rows] = self.localiser.to_nodes(rows).min(axis=1) > self.memory.settings.max_dist
+        self.far_from_nodes[rows] |= self.localiser.to_nodes(rows).min(axis=1) > self.memory.settings.max_dist
         self.waypoint[rows] = self.start_node[rows] = start
         self.goal_node[rows] = goal
         self.planned += rows[start != NOWHERE].tolist()
@@ -338,6 +357,8 @@ class Navigator:
             passed[number] = 1 + max(place for place, hit in enumerate(mine) if hit)
             last[number] = path[first + passed[number] - 1] == self.goal_node[episode]
             hit = mine[: passed[number]]
+            if first + passed[number] > 1:
+                self.router.passed(episode)
             worked += self.blame.passed(episode, path, first, hit, bool(last[number]))
         self._record(worked, True)
         self._move_on(rows, passed, last)
@@ -365,6 +386,11 @@ class Navigator:
         if self.clean and self.plans_around_removed:
             gone = [episode for episode in moves.tolist() if self._is_gone(episode)]
             self.phase[gone] = FRESH
+
+    @property
+    def removes(self) -> bool:
+        """Whether what fails is not tried again in the episode."""
+        return self.removals == "episode" and not self.clean
 
     @property
     def plans_around_removed(self) -> bool:

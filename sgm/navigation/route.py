@@ -10,30 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgm.errors import InputError, NoPath
+from sgm.memory import Tree
 from sgm.memory.settings import whole
 
-from .localise import Bools, Ints, Odometry
+from .failures import Edge, Failures
+from .localise import BayesFilter, Bools, Floats, Ints, Odometry
 
 if TYPE_CHECKING:
     from .navigator import Navigator
 
 NOWHERE = -1
+PENALTY = 20.0  # steps that a failed edge costs more in an episode, unless told otherwise
 
 
 @dataclasses.dataclass
 class NearestPair:
     """Plans between the nodes nearest to start and goal, and asks for the next waypoint when one is reached (SGM).
 
-    Edges that other episodes have removed meanwhile are never followed.
+    Edges that other episodes have removed meanwhile are never followed. What has failed in an episode is not planned
+    over again in it (`Navigator(removals=..., first_leg=...)`), unless nothing else is left.
 
     Attributes:
         by: what plans minimise: "distance" or "hops".
-        within: how far start and goal may be attached, steps; see `SparseGraphicalMemory.plan`.
+        within: how far start and goal may be attached, steps; see `SparseGraphicalMemory.plan`. "auto": to any node
+            whose distance is not clipped, see `NearestNode.ceiling`; there is no path where all of them are.
         candidates: what they are attached to: the "nearest" nodes (SGM) or "all" within reach (SoRB).
     """
 
     by: str = "distance"
-    within: float | None = math.inf
+    within: float | str | None = "auto"
     candidates: str = "nearest"
     ahead = 0  # waypoints looked at beyond the next one
     live = True  # the next waypoint is looked up when one is reached, not when the plan is made
@@ -44,6 +49,8 @@ class NearestPair:
             raise InputError(f"by is {self.by!r}: expected 'distance' or 'hops'")
         if self.candidates not in ("nearest", "all"):
             raise InputError(f"candidates is {self.candidates!r}: expected 'nearest' or 'all'")
+        if isinstance(self.within, str) and self.within != "auto":
+            raise InputError(f"within is {self.within!r}: expected a number of steps, None or 'auto'")
 
     def bind(self, agent: Navigator) -> None:
         """Route the robots of this agent."""
@@ -51,12 +58,29 @@ class NearestPair:
 
     def reset(self, episodes: int) -> None:
         """Plan nothing yet in so many episodes."""
+        self._failures = [Failures() for _ in range(episodes)]
+        self._trees: list[Tree | None] = [None] * episodes  # of episodes that do without some edges
 
     def forget(self, episode: int) -> None:
         """Forget what was tried in this episode."""
+        self._failures[episode], self._trees[episode] = Failures(), None
 
-    def failed(self, episode: int, edge: tuple[int, int] | None) -> None:
+    def failed(self, episode: int, edge: Edge | None) -> None:
         """Take note that an edge was not passed, or, without one, that the goal was not at the goal's node."""
+        if not self._agent.removes:
+            return
+        if edge is None:
+            self._failures[episode].goals.add(int(self._agent.goal_node[episode]))
+        else:
+            self._failures[episode].edges.add(edge)
+
+    def start_failed(self, episode: int) -> None:
+        """Take note that the first waypoint was not reached from where the robot planned."""
+        self._failures[episode].starts.add(int(self._agent.start_node[episode]))
+
+    def passed(self, episode: int) -> None:
+        """Take note that the robot has passed an edge: it is no longer where a first waypoint was not reached."""
+        self._failures[episode].starts.clear()
 
     def visit(self, active: Bools) -> None:
         """Take note of where the robots are."""
@@ -64,12 +88,26 @@ class NearestPair:
     def plan(self, rows: Ints, goals: Any, goal_nodes: Ints | None) -> tuple[Ints, Ints]:
         """(m,) start nodes and (m,) goal nodes for these rows of the batch; −1 and −1 where there is no path."""
         agent = self._agent
-        to_nodes = agent.localiser.to_nodes(rows)
-        ends = agent.localiser.from_nodes(np.asarray(goals)[rows]) if goal_nodes is None else goal_nodes[rows]
-        start, goal = agent.memory.attach(to_nodes, ends, by=self.by, within=self.within, candidates=self.candidates)
+        to_nodes = self._known(agent.localiser.to_nodes(rows))
+        ends: NDArray[Any]
+        if goal_nodes is None:
+            ends = self._known(agent.localiser.from_nodes(np.asarray(goals)[rows]))
+        else:
+            ends = goal_nodes[rows]
+        ready = self._note_far(rows, to_nodes, ends)
+        again = np.array([bool(self._failures[episode]) for episode in rows.tolist()], np.bool_)
+        start, goal = np.full((2, len(rows)), NOWHERE)
+        first = ready & ~again
+        if first.any():
+            start[first], goal[first] = self._attach(to_nodes[first], ends[first])
+        for place in np.flatnonzero(ready & again).tolist():
+            start[place], goal[place] = self._attach_again(int(rows[place]), to_nodes[place], ends[place])
         if self.candidates == "nearest":
             nearest = ends.argmin(axis=1) if ends.ndim == 2 else ends
-            agent.passed_over[rows] = (start != to_nodes.argmin(axis=1)) | (goal != nearest)
+            agent.passed_over[rows] = ready & ~again & ((start != to_nodes.argmin(axis=1)) | (goal != nearest))
+        for episode, tried in zip(rows.tolist(), again.tolist(), strict=True):
+            if not tried:
+                self._trees[episode] = None
         return start, goal
 
     def coming(self, rows: Ints) -> Ints:
@@ -79,32 +117,102 @@ class NearestPair:
     def next(self, rows: Ints, passed: Ints) -> Ints:
         """(m,) the waypoints after the last one reached, `passed` places on; −1 where the way is cut off."""
         agent = self._agent
-        return agent.memory.next_nodes(agent.waypoint[rows], agent.goal_node[rows], by=self.by)
+        own = [self._trees[episode] for episode in rows.tolist()]
+        shared = np.array([tree is None for tree in own], np.bool_)
+        following = np.full(len(rows), NOWHERE)
+        if shared.any():
+            at = rows[shared]
+            following[shared] = agent.memory.next_nodes(agent.waypoint[at], agent.goal_node[at], by=self.by)
+        for place, tree in enumerate(own):
+            if tree is not None:
+                following[place] = max(int(tree.next[agent.waypoint[rows[place]]]), NOWHERE)
+        return following
 
     def path(self, episode: int) -> Ints:
         """The nodes of an episode's plan on the graph as it stands; empty without one."""
-        agent = self._agent
+        agent, tree = self._agent, self._trees[episode]
+        start, goal = int(agent.start_node[episode]), int(agent.goal_node[episode])
+        if tree is not None:
+            return follow(tree, start, goal)
         try:
-            return agent.memory.plan_nodes(agent.start_node[episode], agent.goal_node[episode], by=self.by).nodes
+            return agent.memory.plan_nodes(start, goal, by=self.by).nodes
         except NoPath:
             return np.empty(0, np.int64)
+
+    def _known(self, steps: Floats) -> Floats:
+        """(m, V) steps, infinite where the distance is clipped."""
+        ceiling = self._agent.localiser.ceiling if self.within == "auto" else math.inf
+        return steps if ceiling == math.inf else np.where(steps < ceiling, steps, np.float32(np.inf))
+
+    def _note_far(self, rows: Ints, to_nodes: NDArray[Any], ends: NDArray[Any]) -> Bools:
+        """(m,) bool: whose start and goal are near some node, which the agent is told."""
+        near = to_nodes.min(axis=1) < np.inf
+        near_goal = ends.min(axis=1) < np.inf if ends.ndim == 2 else np.ones(len(rows), np.bool_)
+        self._agent.far_from_nodes[rows], self._agent.far_from_goal[rows] = ~near, ~near_goal
+        ready: Bools = near & near_goal
+        return ready
+
+    def _attach(self, to_nodes: Floats, ends: NDArray[Any], failures: Failures | None = None) -> tuple[Ints, Ints]:
+        within = math.inf if isinstance(self.within, str) else self.within
+        if failures is not None and within is not None and within > self._agent.memory.settings.max_dist:
+            within = None  # a failed edge is better tried again than passed over by going straight for a far node
+        without = () if failures is None else failures.edges
+        how: dict[str, Any] = {"by": self.by, "within": within, "candidates": self.candidates}
+        return self._agent.memory.attach(to_nodes, ends, without=without, **how)
+
+    def _attach_again(self, episode: int, to_nodes: Floats, ends: NDArray[Any]) -> tuple[int, int]:
+        """Start and goal node in an episode where something has failed: without that, if there is another way."""
+        failures = self._failures[episode]
+        while True:
+            start, goal = self._attach_without(failures, to_nodes, ends)
+            if start != NOWHERE or not failures.forgive():
+                break
+        raised = dict.fromkeys(failures.edges, math.inf)
+        own = raised and start != NOWHERE
+        self._trees[episode] = self._agent.memory.routes_to(goal, by=self.by, raised=raised) if own else None
+        return start, goal
+
+    def _attach_without(self, failures: Failures, to_nodes: Floats, ends: NDArray[Any]) -> tuple[int, int]:
+        to_nodes, ends = _ruled_out(to_nodes, failures.starts), _ruled_out(ends, failures.goals)
+        if not np.isfinite(to_nodes).any() or (ends.ndim and not np.isfinite(ends).any()):
+            return NOWHERE, NOWHERE
+        start, goal = self._attach(to_nodes[None], ends[None], failures)
+        return int(start[0]), int(goal[0])
+
+
+def _ruled_out(steps: NDArray[Any], nodes: set[int]) -> NDArray[Any]:
+    """(V,) steps, infinite for some nodes; a goal that is a node stays as it is."""
+    if not nodes or not steps.ndim:
+        return steps
+    steps = steps.copy()
+    steps[list(nodes)] = np.inf
+    return steps
+
+
+def follow(tree: Tree, start: int, goal: int) -> Ints:
+    """The nodes from one to another on a tree that joins them."""
+    nodes = [start]
+    while nodes[-1] != goal:
+        nodes.append(int(tree.next[nodes[-1]]))
+    return np.array(nodes)
 
 
 @dataclasses.dataclass
 class RankedGoals(NearestPair):
     """Plans to the best of several nodes near the goal, from where the robot most likely is, and follows that path.
 
-    What failed in an episode costs more for the rest of it, and a node where the goal turned out not to be is not
-    tried again.
+    An edge that failed in an episode is not planned over again in it, or costs more for the rest of it (`penalty`), and
+    a node where the goal turned out not to be is not tried again.
 
     Attributes:
         ahead: waypoints looked at beyond the next one: the farthest that is reached counts.
-        penalty: steps added to the price of an edge each time it fails in an episode; 0: the episode forgets.
+        penalty: steps added to the price of an edge each time it fails in an episode; 0: the episode forgets. None: the
+            edge is not used again in the episode if the agent has removals="episode", otherwise 20.
         tries: nodes near the goal that are tried in turn.
     """
 
     ahead: int = 6
-    penalty: float = 20.0
+    penalty: float | None = None
     tries: int = 8
     live = False
 
@@ -123,6 +231,7 @@ class RankedGoals(NearestPair):
 
     def reset(self, episodes: int) -> None:
         """Plan nothing yet in so many episodes."""
+        super().reset(episodes)
         self.paths: list[Ints] = [np.empty(0, np.int64)] * episodes
         self.place = np.zeros(episodes, np.int64)
         self._coming = np.zeros((episodes, self.ahead + 1), np.int64)
@@ -132,14 +241,17 @@ class RankedGoals(NearestPair):
 
     def forget(self, episode: int) -> None:
         """Forget what was tried in this episode."""
+        super().forget(episode)
         self._raised[episode], self._ruled_out[episode], self._goals[episode] = {}, set(), None
 
     def failed(self, episode: int, edge: tuple[int, int] | None) -> None:
         """Raise the price of an edge that was not passed, or rule out a goal's node where the goal was not."""
         if edge is None:
             self._ruled_out[episode].add(int(self._agent.goal_node[episode]))
-        elif self.penalty:
-            self._raised[episode][edge] = self._raised[episode].get(edge, 0.0) + self.penalty
+        elif self.penalty is None and self._agent.removes:
+            self._failures[episode].edges.add(edge)
+        elif penalty := PENALTY if self.penalty is None else self.penalty:
+            self._raised[episode][edge] = self._raised[episode].get(edge, 0.0) + penalty
 
     def visit(self, active: Bools) -> None:
         """Rule out nodes near the goal where the robot is now: the goal is not there, since the episode goes on."""
@@ -156,13 +268,18 @@ class RankedGoals(NearestPair):
     def plan(self, rows: Ints, goals: Any, goal_nodes: Ints | None) -> tuple[Ints, Ints]:
         """Start and goal nodes; the paths between them are kept."""
         beliefs = self._agent.localiser.belief(rows)
+        allowed = self._near_enough(rows)
         ends = np.full((len(rows), 2), NOWHERE)
         for number, (episode, belief) in enumerate(zip(rows.tolist(), beliefs, strict=True)):
             if self._goals[episode] is None:
                 own = None if goal_nodes is None else goal_nodes[episode : episode + 1]
                 self._goals[episode] = self._rank(goals[episode]) if own is None else own
-            ends[number] = self._plan_one(episode, belief, self._goals[episode])
-            self._agent.passed_over[episode] = ends[number, 0] != belief.argmax()
+            order = self._goals[episode]
+            near, near_goal = bool(allowed[number].any()), len(order) > 0
+            self._agent.far_from_nodes[episode], self._agent.far_from_goal[episode] = not near, not near_goal
+            if near and near_goal:
+                ends[number] = self._plan_again(episode, belief, allowed[number], order)
+                self._agent.passed_over[episode] = ends[number, 0] != belief.argmax()
         return ends[:, 0], ends[:, 1]
 
     def coming(self, rows: Ints) -> Ints:
@@ -180,16 +297,33 @@ class RankedGoals(NearestPair):
         """The nodes of an episode's plan as it was made."""
         return self.paths[episode]
 
-    def _plan_one(self, episode: int, belief: NDArray[Any], order: Ints) -> tuple[int, int]:
+    def _near_enough(self, rows: Ints) -> NDArray[np.bool_]:
+        """(m, V) bool: where plans may begin. A filter goes by all that was seen, not by one distance."""
+        localiser, nodes = self._agent.localiser, len(self._agent.memory)
+        if self.within != "auto" or isinstance(localiser, BayesFilter) or localiser.ceiling == math.inf:
+            return np.ones((len(rows), nodes), np.bool_)
+        return np.isfinite(self._known(localiser.to_nodes(rows)))
+
+    def _plan_again(self, episode: int, belief: NDArray[Any], allowed: Bools, order: Ints) -> tuple[int, int]:
+        """Plan without what has failed in the episode, if there is another way."""
+        failures = self._failures[episode]
+        while True:
+            left = allowed.copy()
+            left[list(failures.starts)] = False
+            ends = self._plan_one(episode, belief, left, order)
+            if ends[0] != NOWHERE or not failures.forgive():
+                return ends
+
+    def _plan_one(self, episode: int, belief: NDArray[Any], allowed: Bools, order: Ints) -> tuple[int, int]:
         left = [int(node) for node in order if int(node) not in self._ruled_out[episode]] or order[:1].tolist()
+        raised = {**self._raised[episode], **dict.fromkeys(self._failures[episode].edges, math.inf)}
         for goal in left:
-            routes = self._agent.memory.routes_to(goal, by=self.by, raised=self._raised[episode])
-            start = int(np.where(np.isfinite(routes.cost), belief, -np.inf).argmax())
-            if np.isfinite(routes.cost).sum() > 1 or self._goes_alone(goal, belief, len(left)):
-                nodes = [start]
-                while nodes[-1] != goal:
-                    nodes.append(int(routes.next[nodes[-1]]))
-                self.paths[episode], self.place[episode] = np.array(nodes), 0
+            routes = self._agent.memory.routes_to(goal, by=self.by, raised=raised)
+            begins = np.isfinite(routes.cost) & allowed
+            start = int(np.where(begins, belief, -np.inf).argmax())
+            joined = np.isfinite(routes.cost).sum() > 1 or self._goes_alone(goal, belief, len(left))
+            if joined and begins[start]:
+                self.paths[episode], self.place[episode] = follow(routes, start, goal), 0
                 self._look_ahead(episode)
                 return start, goal
         return NOWHERE, left[0]
@@ -200,8 +334,9 @@ class RankedGoals(NearestPair):
 
     def _rank(self, goal: Any) -> Ints:
         """The nodes to try for a goal; with odometry none of them within the radius of a nearer one."""
-        steps = self._agent.localiser.from_nodes(np.asarray(goal)[None])[0]
+        steps = self._known(self._agent.localiser.from_nodes(np.asarray(goal)[None]))[0]
         order = np.argsort(steps, kind="stable")
+        order = order[np.isfinite(steps[order])]
         places = self._positions
         if places is None:
             return order[: self.tries]
@@ -212,7 +347,7 @@ class RankedGoals(NearestPair):
                 chosen.append(node)
             if len(chosen) == self.tries:
                 break
-        return np.array(chosen)
+        return np.array(chosen, np.int64)
 
     def _look_ahead(self, episode: int) -> None:
         path, place = self.paths[episode], self.place[episode]

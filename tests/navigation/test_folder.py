@@ -38,7 +38,9 @@ def test_every_part_has_settings_that_can_be_kept(tmp_path):
         sgm.Navigator.load(tmp_path, **given)
     again = sgm.Navigator.load(tmp_path, look=agent.look, **given)
     assert again.localiser == agent.localiser and isinstance(again.localiser, Odometry)
-    assert again.router == RankedGoals(ahead=3, penalty=3.0, tries=2) and again.arrival == WithinRadius(0.3)
+    assert again.router == RankedGoals(
+        within=math.inf, ahead=3, penalty=3.0, tries=2
+    ) and again.arrival == WithinRadius(0.3)
     saved(tmp_path, localiser=BayesFilter(sharpness=2.0))
     filtered = sgm.Navigator.load(tmp_path / "agent", **given)
     assert filtered.localiser.sharpness == 2.0

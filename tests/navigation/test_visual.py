@@ -133,7 +133,7 @@ def test_waypoints_ahead_are_skipped():
 def test_a_failed_edge_costs_more_in_the_episode_and_not_in_the_memory():
     memory = corridor_memory(max_dist=2.5)
     env = Corridor(1, wall=10, limit=40)
-    navigator = agent(memory)
+    navigator = agent(memory, removals="none")
     evaluate(navigator, env, tasks=Tasks([8], [15]))
     assert navigator.router._raised[0] and memory.records == 0
 
