@@ -3,12 +3,14 @@
 import importlib
 from typing import Any
 
-LEARNED = ("cloned", "d3pg", "proprioceptive")
+LEARNED = ("cloned", "d3pg", "proprioceptive", "sb3")
 
 __all__ = ["LEARNED"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "from_sb3":
+        return importlib.import_module(f"{__name__}.sb3").from_sb3
     if name in LEARNED:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

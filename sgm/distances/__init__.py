@@ -5,12 +5,14 @@ from typing import Any
 
 from .table import TableDistance
 
-LEARNED = ("bilinear", "contrastive", "quasimetric", "regression", "sorb", "sptm", "window")
+LEARNED = ("bilinear", "contrastive", "quasimetric", "regression", "sb3", "sorb", "sptm", "window")
 
 __all__ = ["LEARNED", "TableDistance"]
 
 
 def __getattr__(name: str) -> Any:
+    if name == "from_sb3":
+        return importlib.import_module(f"{__name__}.sb3").from_sb3
     if name in LEARNED:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

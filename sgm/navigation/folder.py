@@ -37,8 +37,8 @@ _LARGEST = 2**20  # bytes of agent.json
 def save(agent: Navigator, folder: Any) -> None:
     """Write an agent to a folder, made if need be.
 
-    Networks are kept if they are of this package and have `save(path)`. A controller or distance of the user's own is
-    noted by name: `load` asks for it.
+    Networks are kept if they are of this package and have `save(path)`. A controller or distance of the user's own, or
+    one whose `can_be_saved` is false, is noted by name: `load` asks for it.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -141,7 +141,8 @@ def _keep(network: Any, path: Path) -> str | None:
     if network is None:
         return None
     name = f"{type(network).__module__}:{type(network).__qualname__}"
-    if not name.startswith(ROOMS) or not callable(getattr(network, "save", None)):
+    ours = name.startswith(ROOMS) and callable(getattr(network, "save", None))
+    if not ours or not getattr(network, "can_be_saved", True):
         return f"yours: {name}"
     network.save(path)
     return name
