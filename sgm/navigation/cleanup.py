@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from sgm.progress import progress_bar
 
 from .goals import Goals, make_goals
 from .navigator import AT_LAST, LOST, Navigator
+from .reset_options import OptionCycle, Options
 from .rollout import Driver, Env, rows_of
 
 EPISODE_STEPS = 600  # the authors' limit
@@ -58,7 +59,7 @@ class Cleaner:
         env: Env,
         *,
         seed: int | Sequence[int] = 0,
-        options: Mapping[str, Any] | None = None,
+        options: Options | None = None,
         goals: str | Goals = "random",
         episode_steps: int = EPISODE_STEPS,
     ) -> None:
@@ -68,9 +69,11 @@ class Cleaner:
         if not len(navigator.memory):
             raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
         self.navigator, self.driver = navigator, Driver(env)
-        self.options, self.goals, self.episode_steps = dict(options or {}), make_goals(goals), episode_steps
+        self.options, self.goals, self.episode_steps = OptionCycle(options), make_goals(goals), episode_steps
+        self.driver.require_one_option(len(self.options))
         self.random = np.random.default_rng(seed)
-        self.driver.begin(seeds=int(self.random.integers(2**31)), options=self.options)
+        self._number = np.arange(self.driver.num_envs)  # of the episode in each sub-environment
+        self.driver.begin(seeds=int(self.random.integers(2**31)), options=self.options.of(self._number))
         self.elapsed = np.zeros(self.driver.num_envs, np.int64)
         navigator.reset(self.driver.num_envs)
         self.goal_nodes = self._draw(np.ones(self.driver.num_envs, np.bool_))
@@ -114,7 +117,8 @@ class Cleaner:
             return
         self.episodes += int(ended.sum())
         self.elapsed[ended] = 0
-        self.driver.begin(ended, options=self.options)
+        self._number[ended] = self._number.max() + 1 + np.arange(int(ended.sum()))
+        self.driver.begin(ended, options=self.options.of(self._number))
         self.navigator.reset(mask=ended)
         self.goal_nodes[ended] = self._draw(ended)
 
@@ -129,7 +133,7 @@ def cleanup(
     steps: int,
     *,
     seed: int = 0,
-    options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
     goals: str | Goals = "random",
     episode_steps: int = EPISODE_STEPS,
     progress: bool = True,
@@ -142,7 +146,7 @@ def cleanup(
         env: any Gymnasium environment, single or vector; all sub-environments clean the one memory.
         steps: environment steps in all.
         seed: seeds starts, goals and noise.
-        options: reset options, for example {"uniform": True}.
+        options: reset options, for example {"uniform": True}; or a list of them, which episodes use in turn.
         goals: "random": any node (the paper's); "active": nodes behind doubtful edges that many plans use, see
             `ActiveGoals`; or an object with the same method `draw`.
         episode_steps: steps after which a robot gets another goal.

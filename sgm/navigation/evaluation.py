@@ -6,8 +6,7 @@ import dataclasses
 import math
 import time
 import warnings
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from sgm.memory.settings import whole
 from sgm.progress import progress_bar
 
 from .navigator import FOLLOWING, LOST, NOWHERE, Navigator, entry
+from .reset_options import OptionCycle, Options
 from .rollout import Driver, Env, Outcome
 from .trace import Trace
 
@@ -74,6 +74,14 @@ class PolicyAgent:
         return np.asarray(self.policy(now, goals, previous=before))
 
 
+class TaskResult(NamedTuple):
+    """What came of the episodes of one task: successes, episodes, and the Wilson 95 % interval of the rate."""
+
+    successes: int
+    episodes: int
+    ci95: tuple[float, float]
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
     """What came of a batch of episodes.
@@ -85,6 +93,8 @@ class Evaluation:
         stuck_at: (n,) int64 the node that was not reached, where that is why; −1 elsewhere.
         seconds_per_action: wall time of choosing an action, s, averaged over the batch.
         traces: the episodes that were recorded.
+        tasks: (n,) the task of each episode: the option "task_id" that its reset was given, otherwise the place of its
+            options in the list of them; all equal where there is one for all.
     """
 
     successes: Bools
@@ -93,13 +103,16 @@ class Evaluation:
     stuck_at: Ints
     seconds_per_action: float
     traces: list[Trace] = dataclasses.field(default_factory=list)
+    tasks: NDArray[Any] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __repr__(self) -> str:
         """Success, its interval, and why episodes failed."""
         low, high = self.ci95
         why = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items() if count)
         shown = f"{self.successes.sum()} of {self.episodes} = {self.rate:.1%} [{low:.1%}, {high:.1%}]"
-        return f"<Evaluation: {shown}{'; failed: ' + why if why else ''}>"
+        tasks = ", ".join(f"{task}: {each.successes}/{each.episodes}" for task, each in self.by_task.items())
+        by_task = f"; by task {tasks}" if len(self.by_task) > 1 else ""
+        return f"<Evaluation: {shown}{by_task}{'; failed: ' + why if why else ''}>"
 
     @property
     def episodes(self) -> int:
@@ -122,13 +135,27 @@ class Evaluation:
         return float(self.steps[self.successes].mean()) if self.successes.any() else None
 
     @property
+    def by_task(self) -> dict[Any, TaskResult]:
+        """Successes, episodes and Wilson 95 % interval of each task, in the order of the tasks."""
+        tasks = self.tasks if len(self.tasks) else np.zeros(self.episodes, np.int64)
+        found = {}
+        for task in dict.fromkeys(tasks.tolist()):
+            won = self.successes[tasks == task]
+            found[task] = TaskResult(int(won.sum()), len(won), wilson(int(won.sum()), len(won)))
+        return found
+
+    @property
     def reasons(self) -> dict[str, int]:
         """How many of the failures are due to what."""
         found = {reason: int((self.failures == reason).sum()) for reason in (*REASONS, *RARE)}
         return {reason: count for reason, count in found.items() if count or reason in REASONS}
 
     def asdict(self) -> dict[str, Any]:
-        """Plain numbers, ready for JSON; without the traces."""
+        """Plain numbers, ready for JSON; without the traces. By task only where there are several."""
+        by_task = {
+            str(task): {"successes": each.successes, "episodes": each.episodes, "ci95": list(each.ci95)}
+            for task, each in self.by_task.items()
+        }
         return {
             "episodes": self.episodes,
             "successes": int(self.successes.sum()),
@@ -138,6 +165,7 @@ class Evaluation:
             "reasons": self.reasons,
             "outcomes": "".join("01"[int(won)] for won in self.successes),
             "seconds_per_action": self.seconds_per_action,
+            **({"by_task": by_task} if len(by_task) > 1 else {}),
         }
 
 
@@ -191,7 +219,8 @@ def evaluate(
     *,
     seed: int | None = 0,
     tasks: Tasks | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+    goal_from: str | None = None,
     success: Any = None,
     max_steps: int | None = None,
     traces: int = 0,
@@ -203,13 +232,16 @@ def evaluate(
         agent: a `Navigator` (one that cleans is refused: evaluation must not change the memory), a controller to be
             sent straight to the goal, or another agent.
         env: a goal environment, single or vector, in any autoreset mode: Dict observations with `observation` and
-            `desired_goal`.
+            `desired_goal`, or any observations with the goal in `info["goal"]` when an episode begins (OGBench).
         episodes: how many; None: one for each sub-environment, or for each task.
         seed: episode i begins with the seed `seed + i`, so that agents meet the same starts and goals whatever the
             number of sub-environments; None: the environment goes on as it is. A vector environment that resets itself
             and cannot be told to is seeded once, with `seed`.
         tasks: starts and goals to give to the environment's reset.
-        options: reset options, for example {"difficulty": 0.95}.
+        options: reset options, for example {"difficulty": 0.95}; or a list of them, which episodes use in turn, for
+            example [{"task_id": 1}, {"task_id": 2}]: results are then told by task too (`Evaluation.by_task`). A
+            native vector environment that begins its episodes itself takes no such list.
+        goal_from: the entry of observations or info that is the goal, see `Driver`.
         success: what counts as success, see `Driver`; by default what `info` says, otherwise `terminated`.
         max_steps: end episodes after so many steps; None: when the environment ends them.
         traces: how many episodes to record, the first ones.
@@ -224,6 +256,7 @@ def evaluate(
         seed=seed,
         tasks=tasks,
         options=options,
+        goal_from=goal_from,
         success=success,
         max_steps=max_steps,
         traces=traces,
@@ -238,7 +271,8 @@ def run_episodes(
     *,
     seed: int | None = 0,
     tasks: Tasks | None = None,
-    options: Mapping[str, Any] | None = None,
+    options: Options | None = None,
+    goal_from: str | None = None,
     success: Any = None,
     max_steps: int | None = None,
     traces: int = 0,
@@ -247,7 +281,10 @@ def run_episodes(
     """`evaluate` for an agent that may clean as it goes."""
     if not hasattr(agent, "act_many"):
         agent = PolicyAgent(agent)
-    driver = Driver(env, success)
+    driver, chosen = Driver(env, success, goal_from), OptionCycle(options)
+    if len(chosen) > 1 and tasks is not None:
+        raise InputError(f"got tasks and a list of {len(chosen)} options: give tasks with one dict of options")
+    driver.require_one_option(len(chosen))
     seed = None if seed is None else whole("seed", seed, 0)
     max_steps = None if max_steps is None else whole("max_steps", max_steps, 1)
     if episodes is None:
@@ -255,7 +292,7 @@ def run_episodes(
     episodes = whole("episodes", episodes, 1)
     if tasks is not None and episodes > len(tasks.starts):
         raise InputError(f"episodes is {episodes!r}: expected 1 to {len(tasks.starts)}, one for each task")
-    run = _Run(agent, driver, episodes, None if tasks is not None else seed, tasks, dict(options or {}), max_steps)
+    run = _Run(agent, driver, episodes, None if tasks is not None else seed, tasks, chosen, max_steps)
     with progress_bar(shown=progress, total=episodes, desc="evaluate", unit="episode", leave=False) as bar:
         while run.begin_free():
             bar.update(run.step(traces))
@@ -273,7 +310,7 @@ class _Run:
         episodes: int,
         seed: int | None,
         tasks: Tasks | None,
-        options: dict[str, Any],
+        options: OptionCycle,
         max_steps: int | None,
     ) -> None:
         self.agent, self.driver, self.total = agent, driver, episodes
@@ -297,7 +334,7 @@ class _Run:
             self.begun += len(free)
             self.agent.reset(mask=mask)
             self.driver.begin(mask, seeds=self._seeds(mask), options=self._options())
-            _require_goals(self.driver.observation)
+            _ = self.driver.goals  # an environment without any is refused here
         return bool((self.episode != NOWHERE).any() or (self.draining.any() and self.begun < self.total))
 
     def step(self, traces: int) -> int:
@@ -306,7 +343,7 @@ class _Run:
         actions: Any = ()
         if active.any():
             begin = time.perf_counter()
-            actions = self.agent.act_many(observation, observation["desired_goal"], active=active)
+            actions = self.agent.act_many(observation, self.driver.goals, active=active)
             self.seconds += time.perf_counter() - begin
             self._trace(traces, observation, active)
         outcome = self.driver.step(actions, active)
@@ -339,7 +376,8 @@ class _Run:
             trace.success = bool(self.successes[number])
         traces = [self.traces[number] for number in sorted(self.traces)]
         pace = self.seconds / max(1, int(self.steps.sum()))
-        return Evaluation(self.successes, self.steps, self.failures, self.stuck_at, pace, traces)
+        came = self.successes, self.steps, self.failures, self.stuck_at
+        return Evaluation(*came, pace, traces, self.options.names(self.total))
 
     def warn(self) -> None:
         """Say so if nothing tells of success in this environment."""
@@ -362,11 +400,11 @@ class _Run:
             return None
         return [self.seed + int(number) if new else None for number, new in zip(self.episode, mask, strict=True)]
 
-    def _options(self) -> dict[str, Any]:
+    def _options(self) -> Any:
         if self.tasks is None:
-            return self.options
+            return self.options.of(self.episode)
         chosen = np.maximum(self.episode, 0)
-        return {**self.options, "starts": self.tasks.starts[chosen], "goals": self.tasks.goals[chosen]}
+        return {**self.options.options[0], "starts": self.tasks.starts[chosen], "goals": self.tasks.goals[chosen]}
 
     def _end(self, row: int, outcome: Outcome) -> None:
         number = self.episode[row]
@@ -382,20 +420,12 @@ class _Run:
         for row, number in enumerate(self.episode.tolist()):
             if active[row] and 0 <= number < traces:
                 if number not in self.traces:
-                    goal = self.tasks.goals[number] if self.tasks is not None else observation["desired_goal"][row]
+                    goal = self.tasks.goals[number] if self.tasks is not None else self.driver.goals[row]
                     self.traces[number] = Trace(goal)
                 where = self.driver.info.get("pose") if self.tasks is not None else None
-                seen = observation[getattr(self.agent, "acts_on", "observation")] if where is None else where
-                self.traces[number].note(self.agent, row, int(self.steps[number]), seen[row])
-
-
-def _require_goals(observation: Any) -> None:
-    if not isinstance(observation, Mapping) or "desired_goal" not in observation:
-        found = f"a Dict with {', '.join(observation)}" if isinstance(observation, Mapping) else "an array"
-        raise InputError(
-            f"observations are {found}: expected a goal environment, a Dict with observation and desired_goal. A "
-            "gymnasium.ObservationWrapper can add the goal, see examples/images.py"
-        )
+                if where is None:
+                    where = entry(observation, getattr(self.agent, "acts_on", "observation"), "acts_on")
+                self.traces[number].note(self.agent, row, int(self.steps[number]), where[row])
 
 
 def _reason(agent: Agent, row: int) -> tuple[str, int]:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from sgm.errors import InputError
 
+from .reset_options import GOAL, GoalsFromInfo, in_groups
+
 Bools = NDArray[np.bool_]
 Env = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
@@ -61,7 +63,7 @@ class Driver:
         begins_itself: episodes begin when the environment resets itself.
     """
 
-    def __init__(self, env: Env, success: Any = None) -> None:
+    def __init__(self, env: Env, success: Any = None, goal_from: str | None = None) -> None:
         """Drive an environment.
 
         Args:
@@ -69,11 +71,15 @@ class Driver:
             success: decides whether an episode has reached its goal. None: `info["success"]` or `info["is_success"]`
                 where there is one, otherwise `terminated`. A name: that entry of `info`. A function of (observation,
                 info): both of the whole batch, to (n,) bool.
+            goal_from: the entry of Dict observations, or of `info` when an episode begins, that is the goal. None:
+                `desired_goal` of Dict observations where there is one, otherwise `info["goal"]`.
         """
         if not isinstance(env, (gymnasium.Env, VectorEnv)):
             raise InputError(f"env is {env!r}: expected a Gymnasium environment, single or vector")
         if not (success is None or isinstance(success, str) or callable(success)):
             raise InputError(f"success is {success!r}: expected None, the name of an entry of info, or a function")
+        if not (goal_from is None or isinstance(goal_from, str)):
+            raise InputError(f"goal_from is {goal_from!r}: expected the name of an entry of observations or info")
         self.env: Any = env if isinstance(env, VectorEnv) else _Alone(env)
         if isinstance(getattr(self.env, "single_observation_space", None), spaces.Tuple):
             raise InputError("observations are tuples: expected arrays or a Dict; gymnasium's FlattenObservation helps")
@@ -88,6 +94,8 @@ class Driver:
         self.observation: Any = None
         self.info: Mapping[str, Any] = {}
         self.success = success
+        self.goal_from = goal_from
+        self._told_goals = GoalsFromInfo(self.num_envs, goal_from or GOAL)
         self.success_known = False  # an entry of info has said whether goals were reached
         self.ended = np.zeros(self.num_envs, np.bool_)  # in the last step, whoever uses the sub-environment
         self._over = np.zeros(self.num_envs, np.bool_)  # ended, and not begun again
@@ -103,9 +111,12 @@ class Driver:
         mask: Bools | None = None,
         *,
         seeds: Sequence[int | None] | int | None = None,
-        options: Mapping[str, Any] | None = None,
+        options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Begin episodes in the sub-environments of a mask, or in all; an environment that begins itself goes on."""
+        """Begin episodes in the sub-environments of a mask, or in all; an environment that begins itself goes on.
+
+        `options` are for the reset of each of them: one mapping for all, or a list with one for each sub-environment.
+        """
         first = self.observation is None
         if self.begins_itself and not first:
             return
@@ -113,12 +124,36 @@ class Driver:
             mask = None
         if self.begins_itself and isinstance(seeds, (list, tuple)):
             seeds = seeds[0]  # it is reset once, as a whole
-        chosen = dict(options or {})
-        if mask is not None:
-            chosen["reset_mask"] = np.array(mask, np.bool_)
-        observation, self.info = self.env.reset(seed=seeds, options=chosen or None)
-        self.observation = _copied(observation)
+        for chosen, part in in_groups(options, mask, self.num_envs):
+            if part is not None:
+                chosen["reset_mask"] = np.array(part, np.bool_)
+            observation, self.info = self.env.reset(seed=seeds, options=chosen or None)
+            self._told_goals.note(self.info, part)
+            self.observation = _copied(observation)
         self._over[slice(None) if mask is None else mask] = False
+
+    def require_one_option(self, different: int) -> None:
+        """InputError if episodes should have different options but the environment begins them itself."""
+        if different > 1 and self.begins_itself:
+            raise InputError(
+                f"got a list of {different} options, but this vector environment begins its episodes itself, all with "
+                "the same options: give one dict, or use autoreset mode DISABLED or gymnasium's SyncVectorEnv"
+            )
+
+    @property
+    def goals(self) -> NDArray[Any]:
+        """(n, ...) the environment's own goals of the episodes under way; InputError if nothing tells them."""
+        shown = self.observation if isinstance(self.observation, Mapping) else {}
+        if (name := self.goal_from or "desired_goal") in shown:
+            return np.asarray(shown[name])
+        if self._told_goals.values is None:
+            found = f"a Dict with {', '.join(shown)}" if shown else "an array"
+            raise InputError(
+                f"observations are {found}, and info has no {self._told_goals.name} (an array) when an episode begins: "
+                "expected a goal environment, a Dict with observation and desired_goal, or a goal in info. goal_from= "
+                "names another entry; a gymnasium.ObservationWrapper can add the goal, see examples/images.py"
+            )
+        return self._told_goals.values
 
     def step(self, actions: NDArray[Any], moving: Bools) -> Outcome:
         """One action for each sub-environment of `moving`, (n,) bool; the others are left alone if that is possible."""
@@ -130,6 +165,7 @@ class Driver:
         if not isinstance(info, Mapping):
             raise InputError(f"info is a {type(info).__name__}: expected a dict of arrays; take off DictInfoToList")
         after = observation = _copied(observation)
+        self._told_goals.note(info)
         self.ended = np.asarray(terminated | truncated, np.bool_)
         if self.mode == AutoresetMode.SAME_STEP and self.ended.any():
             after = _with_final(observation, self.ended, info)
