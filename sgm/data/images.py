@@ -118,7 +118,8 @@ def _look(path: Path) -> _Frame:
     """Size and kind of an image, from its header."""
     with _opened(path) as image:
         width, height = image.size
-        if image.getexif().get(_ORIENTATION) in _SIDEWAYS:
+        known = image.format != "PNG" or "exif" in image.info  # Pillow would decode a PNG to look for it at its end
+        if known and image.getexif().get(_ORIENTATION) in _SIDEWAYS:
             width, height = height, width
         if image.mode not in _GREY | _COLOUR:
             raise InputError(f"{path} holds {image.mode} pixels: expected 8-bit grey or colour; convert it first")

@@ -163,7 +163,7 @@ def check_vectors(observations: Any, numbers: int, name: str = "observations") -
         )
     if not np.isfinite(vectors).all():
         raise InputError(f"{name} have values that are not finite: expected finite numbers (n, {numbers})")
-    return vectors if vectors.dtype == np.uint8 else vectors.astype(np.float32)
+    return vectors if vectors.dtype == np.uint8 else vectors.astype(np.float32, copy=False)
 
 
 def check_pictures(observations: Any, size: tuple[int, int], name: str = "observations") -> Pictures:

@@ -299,7 +299,55 @@ def test_a_behaviour_acts_and_episodes_may_be_cut():
     assert (held[:5] == held[0]).all()
 
 
+@pytest.mark.parametrize(
+    ("mix", "hold", "low", "high"), [(0.0, 3, 0.0, 0.0), (0.5, 1, 0.25, 0.42), (0.5, 4, 0.2, 0.45)]
+)
+def test_behaviour_and_random_actions_are_mixed_by_stretches(mix, hold, low, high):
+    right = lambda observation: np.full(len(observation["observation"]), 7)  # noqa: E731
+    env = environment("sync", success="info")
+    data = sgm.collect(env, 1_200, behaviour=right, mix=mix, hold=hold, seed=4, progress=False)
+    other = np.concatenate([part.actions[:-1] for part in data]) != 7
+    assert low <= other.mean() <= high  # a third of the random actions are the behaviour's too
+    for part in data:
+        changes = np.flatnonzero(np.diff(part.actions[:-1])) + 1
+        assert (changes % hold == 0).all()
+
+
+def test_all_random_is_the_same_with_and_without_a_behaviour_to_mix():
+    right = lambda observation: np.full(len(observation["observation"]), 7)  # noqa: E731
+    one, two = (
+        sgm.collect(Walk(), 60, hold=2, seed=3, progress=False, **more)
+        for more in ({}, {"behaviour": right, "mix": 1.0})
+    )
+    assert (one.actions == two.actions).all() and (one.observations == two.observations).all()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rewards_and_positions_are_kept(mode):
+    class Paid(Walk):
+        def step(self, action):
+            seen, _, *rest = super().step(action)
+            return seen, 10.0 * self.place, *rest
+
+    env = SyncVectorEnv([Paid] * 3, autoreset_mode=mode)
+    data = sgm.collect(env, 120, position_key="achieved_goal", seed=1, progress=False)
+    for part in data:
+        assert (part.rewards[:-1] == 10 * part.observations[1:, 0]).all()
+    assert (data.positions == data.achieved_goals).all()
+    with pytest.raises(sgm.InputError, match="position_key is 'xy': observations have observation"):
+        sgm.collect(Walk(), 5, position_key="xy", progress=False)
+
+
+def test_experience_names_the_environment_it_comes_from():
+    assert sgm.collect(gymnasium.make("CartPole-v1"), 5, progress=False).source == "gym:CartPole-v1"
+    assert sgm.collect(Walk(), 5, progress=False).source == ""
+
+
 def test_wrong_arguments_say_what_is_accepted():
+    with pytest.raises(sgm.InputError, match="mix is 2: expected a share from 0 to 1"):
+        sgm.collect(Walk(), 5, behaviour=lambda observation: observation, mix=2)
+    with pytest.raises(sgm.InputError, match="mix is 0.5 without a behaviour"):
+        sgm.collect(Walk(), 5, mix=0.5)
     with pytest.raises(sgm.InputError, match="steps is 0"):
         sgm.collect(Walk(), 0)
     with pytest.raises(sgm.InputError, match="key is 'image': observations have observation"):
