@@ -12,13 +12,13 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import sgm  # noqa: E402
-from sgm.distances import regression  # noqa: E402
+from sgm.distances import quasimetric, regression  # noqa: E402
 from sgm.distances.embedded import EmbeddedDistance  # noqa: E402
 from sgm.distances.regression import RegressionConfig, RegressionDistance, expectile  # noqa: E402
 from sgm.errors import InputError, StoreError  # noqa: E402
 from tests.distances.test_contrastive import images_as_experience, ring  # noqa: E402
 
-KINDS = [regression]
+KINDS = [regression, quasimetric]
 SHORT = {"iterations": 400, "batch": 128, "width": 64, "cap": 25, "progress": False}
 
 
@@ -77,7 +77,7 @@ def test_it_comes_back_from_its_file_with_its_noise(trained, tmp_path: Path):
 def test_a_memory_over_it_plans_the_way_round(trained):
     memory = sgm.SparseGraphicalMemory(trained, tau_a=3.0, tau_p=None, max_dist=12.0)
     data = one_way(40, 3)
-    memory.extend(data)
+    memory.extend(data.observations)
     assert 5 < len(memory) < 120
     assert memory.plan(data.observations[0], data.observations[30]).total > 15
 
@@ -152,8 +152,8 @@ def test_thinned_experience_has_the_same_steps(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_wrong_settings_are_refused(kind):
     data = one_way(12, 0)
-    with pytest.raises(InputError, match="reach is no setting: expected encoder, width"):
-        kind.train(data, reach=5)
+    with pytest.raises(InputError, match="depth is no setting: expected encoder, width"):
+        kind.train(data, depth=5)
     with pytest.raises(InputError, match="cap is 1"):
         kind.train(data, cap=1)
     with pytest.raises(InputError, match="device is 'cuda:9'"):
@@ -175,3 +175,8 @@ def test_iqe_is_a_head_too():
     distance = regression.train(one_way(60, 0), head="iqe", **SHORT)
     assert isinstance(distance, RegressionDistance)
     assert np.median(along(distance, 3)) < np.median(along(distance, 12)) < np.median(along(distance, -8))
+
+
+def test_a_reach_beyond_the_cap_is_refused():
+    with pytest.raises(InputError, match=r"reach is 50, .* expected 1 ≤ reach ≤ 40"):
+        quasimetric.train(one_way(12, 0), reach=50)

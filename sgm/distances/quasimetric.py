@@ -1,0 +1,157 @@
+"""A distance by the QRL objective: observations are pushed as far apart as the steps between them allow.
+
+The objective is that of Wang, Torralba, Isola and Zhang (2023, Optimal Goal-Reaching Reinforcement Learning via
+Quasimetric Learning). The mean distance of random pairs is made as great as possible, while an observation is at most as
+many steps from the next one of its episode as passed between them. A quasimetric that does both is the number of steps
+of the shortest way, where actions have certain outcomes. How long a walk took is never learned, so ways are stitched
+together from many episodes.
+
+Deviations from the paper: MRN in place of IQE by default, because its tables are faster; random Fourier waves of
+vectors; the constraint holds for pairs of up to `reach` steps, not of one alone, which the triangle inequality implies
+anyway and which is learned sooner; there is no model of the dynamics, because only the distance is needed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.stats import spearmanr
+from torch import Tensor, nn
+from torch.nn import functional
+
+from sgm.data.experience import Experience
+from sgm.errors import InputError
+from sgm.learning.pairs import VECTORS, Rows
+
+from .embedded import EmbeddedConfig, EmbeddedDistance, Embedder, fit
+
+_SPEED = 30.0  # how much faster the multiplier is learned than the weights
+
+
+@dataclasses.dataclass(frozen=True)
+class QuasimetricConfig(EmbeddedConfig):
+    """Hyper-parameters."""
+
+    reach: int = 5  # steps; the constraint holds for pairs of one episode that are 1 to so many steps apart
+    slack: float = 0.25  # the paper's ε: root of the mean square, steps, by which pairs may be farther apart than steps
+    softness: float = 0.1  # the paper's β of the softplus that ends the push at the offset; per step
+    offset: int = 0  # steps at which the push ends; 0: 1.5 times the cap
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be learned."""
+        super().__post_init__()
+        if not (1 <= self.reach <= self.cap and self.slack > 0 and self.softness > 0 and self.offset >= 0):
+            raise InputError(
+                f"reach is {self.reach}, slack is {self.slack}, softness is {self.softness}, offset is {self.offset}: "
+                f"expected 1 ≤ reach ≤ {self.cap} (the cap), a slack and a softness above 0, and an offset of 0 or more"
+            )
+
+
+FOR_IMAGES = QuasimetricConfig(cap=25)
+FOR_VECTORS = QuasimetricConfig(encoder=VECTORS, width=128, batch=256, waves=32)
+
+
+class Constrained(Embedder):
+    """An embedder with the Lagrange multiplier λ of its constraint."""
+
+    def __init__(self, config: QuasimetricConfig, size: tuple[int, int]) -> None:
+        """Make an untrained network."""
+        super().__init__(config, size)
+        self.raw_multiplier = nn.Parameter(torch.zeros(()))
+
+    @property
+    def multiplier(self) -> Tensor:
+        """λ, above 0."""
+        return functional.softplus(self.raw_multiplier * _SPEED)
+
+
+class QuasimetricDistance(EmbeddedDistance):
+    """Steps of the shortest way, as the QRL objective finds them; see `EmbeddedDistance`."""
+
+    file_format = "sgm-quasimetric-1"
+    config_type = QuasimetricConfig
+    network_type = Constrained
+
+
+def train(
+    data: Experience,
+    config: QuasimetricConfig | None = None,
+    *,
+    seed: int = 0,
+    device: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool = True,
+    **settings: Any,
+) -> QuasimetricDistance:
+    """Train on experience: images or vectors, episodes of any length.
+
+    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
+    is held out, where there are 10 or more: training stops early by them, and they calibrate the distance.
+
+    Args:
+        data: what an agent has seen; random exploration is good enough. Actions are not needed.
+        config: hyper-parameters; None: the default ones for images or for vectors.
+        seed: of weights and batches.
+        device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The distance is on the CPU afterwards.
+        checkpoint: a file from which an interrupted training resumes.
+        progress: show a progress bar.
+        settings: hyper-parameters that differ from `config`, by name. The ones to think about are `cap`, steps, at
+            which distances end, and `head`, "mrn" or "iqe".
+    """
+    return fit(
+        QuasimetricDistance,
+        data,
+        config,
+        (FOR_IMAGES, FOR_VECTORS),
+        settings,
+        objective,
+        disorder,
+        seed=seed,
+        device=device,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+
+
+def objective(
+    network: Constrained, config: QuasimetricConfig, device: torch.device
+) -> Callable[[Rows, np.random.Generator], Tensor]:
+    """The Lagrangian of a batch: the weights descend it, the multiplier ascends it."""
+    offset = config.offset or 1.5 * config.cap
+
+    def loss(rows: Rows, random: np.random.Generator) -> Tensor:
+        first, second = rows.pairs(random, config.batch, max(config.reach, int(rows.gaps.min())))
+        passed = torch.from_numpy((rows.steps[second] - rows.steps[first]).astype(np.float32)).to(device)
+        starts, goals, wrong = network.embed_pairs(rows, first, second, device)
+        over = (network.head(starts, goals) - passed).relu()
+        broken = over.square().mean() - config.slack**2
+        pushed = network.across(starts, goals, config.negatives)
+        push = functional.softplus(offset - pushed, beta=config.softness).mean()
+        multiplier = network.multiplier
+        return push + multiplier.detach() * broken - multiplier * broken.detach() + wrong
+
+    return loss
+
+
+def disorder(
+    network: Constrained, config: QuasimetricConfig, device: torch.device
+) -> Callable[[Rows, np.random.Generator], Tensor]:
+    """1 − the rank correlation of distances with steps, up to the cap; random pairs count as the cap.
+
+    The Lagrangian cannot tell when to stop: its multiplier changes from check to check.
+    """
+
+    def error(rows: Rows, random: np.random.Generator) -> Tensor:
+        first, second = rows.pairs(random, config.batch, config.cap)
+        starts, goals, wrong = network.embed_pairs(rows, first, second, device)
+        within, across = network.head(starts, goals), network.across(starts, goals, 1)[0]
+        passed = np.concatenate([rows.steps[second] - rows.steps[first], np.full(len(first), config.cap)])
+        order = spearmanr(passed, torch.cat([within, across]).cpu().numpy()).statistic
+        return 1 - torch.tensor(float(order)) + wrong.cpu()
+
+    return error
