@@ -25,7 +25,7 @@ def load(name: str) -> ModuleType:
 
 def test_every_example_is_tested_and_says_what_it_shows_and_how_long_it_takes():
     names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
-    assert names == ["images", "live_file", "own_distance", "own_env", "ten_lines"]
+    assert names == ["images", "live_file", "own_distance", "own_env", "sb3_agent", "ten_lines"]
     for name in names:
         opening = (EXAMPLES / f"{name}.py").read_text().split('"""')[1]
         assert "akes" in opening and ("second" in opening or "minute" in opening)
@@ -53,6 +53,14 @@ def test_own_env(capsys):
     results = load("own_env").main(steps=2_000, iterations=30, tasks=4, cleanup_steps=200, episode_steps=60)
     assert [len(result.successes) for result in results.values()] == [4, 4]
     assert capsys.readouterr().out.count("of 4 tasks [") == 2
+
+
+def test_sb3_agent(capsys):
+    pytest.importorskip("torch")
+    pytest.importorskip("stable_baselines3")
+    results = load("sb3_agent").main(steps=600, observations=300, cleanup_steps=200, tasks=4)
+    assert [len(result.successes) for result in results.values()] == [4, 4, 4]
+    assert capsys.readouterr().out.count("of 4 tasks [") == 3
 
 
 def test_images(capsys):

@@ -7,6 +7,7 @@ images of episodes of one length, as the ViZDoom benchmark has them.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from sgm.data.experience import Experience
-from sgm.errors import InputError
+from sgm.errors import InputError, StoreError
+from sgm.learning.device import resolve_device
 from sgm.learning.encoders import (
     Pictures,
     Standardised,
@@ -33,9 +35,13 @@ from sgm.learning.encoders import (
     to_input,
 )
 from sgm.learning.loop import copy_weights, load_network, save_network, train_network
-from sgm.learning.pairs import VECTORS, Rows, as_rows, settle
+from sgm.learning.pairs import VECTORS, Rows, as_rows, hold_out, settle
+from sgm.learning.tensors import read_tensors
+
+from .actions import ActionSpace, taken_actions
 
 _FORMAT = "sgm-cloned-controller-1"
+_CHECKED = 1_024  # held-out pairs that training is checked on
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,33 +102,62 @@ class ClonedController:
     """Discrete actions are drawn from the softmax of the logits, sharpened by a temperature; continuous ones are told.
 
     Attributes:
+        space: the actions that it tells.
         uses_previous: whether it looks at the observation before the current one, as `previous`.
         temperature: of discrete actions.
-        excluded: discrete actions that are never taken.
+        excluded: Discrete actions that are never taken.
+        full_speed: lengthen continuous actions until one of their numbers is the least or greatest of the experience.
         random: draws discrete actions.
     """
 
-    def __init__(self, network: Inverse, size: tuple[int, int], actions: int, config: ClonedConfig) -> None:
-        """Take a trained network."""
+    def __init__(
+        self,
+        network: Inverse,
+        size: tuple[int, int],
+        actions: int,
+        config: ClonedConfig,
+        space: ActionSpace | None = None,
+        *,
+        full_speed: bool = False,
+    ) -> None:
+        """Take a trained network with so many outputs; `space` None: numbers from 0, or vectors."""
         self.network, self.size, self.actions, self.config = network, size, actions, config
+        plain = ActionSpace((actions,)) if config.continuous else ActionSpace((), (tuple(range(actions)),))
+        self.space = plain if space is None else space
         self.inference = for_inference(network)
         self.uses_previous = config.encoder != VECTORS
         self.temperature = 0.3
         self.excluded: tuple[int, ...] = ()
+        self.full_speed = full_speed
         self.random = np.random.default_rng(0)
 
     def __call__(self, observations: Any, targets: Any, previous: Any = None) -> NDArray[Any]:
-        """(n, ...) observations and targets, in goal space, to (n,) discrete or (n, a) continuous actions.
+        """(n, ...) observations and targets, in goal space, to (n, ...) discrete or continuous actions.
 
         `previous` is what was seen a step before, for images; None: the same as now.
         """
-        outputs = self.outputs(observations, targets, previous)
         if self.config.continuous:
-            return np.clip(outputs, self.network.low.numpy(), self.network.high.numpy())
-        logits = outputs.astype(np.float64) / self.temperature
-        logits[:, list(self.excluded)] = -np.inf
+            return self.likeliest(observations, targets, previous)
+        logits = self._logits(observations, targets, previous)
         # The greatest of logits with Gumbel noise is a draw from their softmax.
-        return (logits + self.random.gumbel(size=logits.shape)).argmax(axis=1)
+        return self.space.decode(logits + self.random.gumbel(size=logits.shape))
+
+    def likeliest(self, observations: Any, targets: Any, previous: Any = None) -> NDArray[Any]:
+        """The same without drawing: the discrete actions of the greatest logits."""
+        if not self.config.continuous:
+            return self.space.decode(self._logits(observations, targets, previous))
+        low, high = self.network.low.numpy(), self.network.high.numpy()
+        outputs = self.outputs(observations, targets, previous)
+        if self.full_speed:
+            middle, half = (low + high) / 2, self.network.half_range().numpy()
+            speed = np.abs((outputs - middle) / half).max(axis=1, keepdims=True, initial=0)
+            outputs = middle + (outputs - middle) / np.maximum(speed, 1e-6)
+        return self.space.decode(np.clip(outputs, low, high))
+
+    def _logits(self, observations: Any, targets: Any, previous: Any) -> NDArray[np.float64]:
+        logits = self.outputs(observations, targets, previous).astype(np.float64) / self.temperature
+        logits[:, [self.space.place(action) for action in self.excluded]] = -np.inf
+        return logits
 
     def outputs(self, observations: Any, targets: Any, previous: Any = None) -> NDArray[np.float32]:
         """(n, actions) logits of discrete actions, or continuous actions before they are clipped."""
@@ -142,15 +177,35 @@ class ClonedController:
         return run(self.inference, np.concatenate(list(given.values()), axis=-1))
 
     def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
-        """Write a safetensors file; `facts` say how it was made."""
-        integers = {"actions": self.actions}
-        save_network(path, _FORMAT, self.network, self.size, self.config, facts, integers=integers)
+        """Write a safetensors file with all attributes but `random`; `facts` say how it was made."""
+        acting = {
+            "shape": self.space.shape,
+            "choices": self.space.choices,
+            "temperature": self.temperature,
+            "excluded": self.excluded,
+            "full_speed": self.full_speed,
+        }
+        notes, integers = {"acting": json.dumps(acting)}, {"actions": self.actions}
+        save_network(path, _FORMAT, self.network, self.size, self.config, facts, integers=integers, notes=notes)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClonedController:
         """Read what `save` wrote; StoreError if the file is anything else."""
         network, size, config, _ = load_network(path, _FORMAT, ClonedConfig, Inverse, integers=("actions",))
-        return cls(network, size, network.head.out_features, config)
+        made = cls(network, size, network.head.out_features, config)
+        written = read_tensors(path, _FORMAT)[1].get("acting")
+        if written is None:  # files of the first version
+            return made
+        try:
+            acting = json.loads(written)
+            made.space = ActionSpace(tuple(acting["shape"]), tuple(tuple(values) for values in acting["choices"]))
+            made.temperature, made.full_speed = float(acting["temperature"]), bool(acting["full_speed"])
+            made.excluded = tuple(acting["excluded"])
+            if made.space.outputs != made.actions:
+                raise ValueError(f"{made.space} has {made.space.outputs} outputs, the network {made.actions}")
+        except (KeyError, TypeError, ValueError) as error:
+            raise StoreError(f"{path} has other contents than this version writes: {error}") from error
+        return made
 
 
 def train(
@@ -158,44 +213,74 @@ def train(
     config: ClonedConfig | None = None,
     *,
     seed: int = 0,
-    checkpoint: Path | None = None,
+    device: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    patience: int = 0,
+    full_speed: bool = False,
     **settings: Any,
 ) -> ClonedController:
-    """Train on experience: images or vectors, discrete (integers) or continuous actions, episodes of any length.
+    """Train on experience: images or vectors, discrete or continuous actions, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. Continuous actions are regressed and
-    stay between the least and the greatest ones in the experience.
+    Goals are the achieved goals of the experience; without them, its observations. Whole numbers are discrete actions:
+    (n,) of a Discrete space, from any number on, or (n, a) of a MultiDiscrete or MultiBinary one, whose numbers are
+    told independently of each other. Floats are continuous: they are regressed, and stay between the least and the
+    greatest ones in the experience.
+
+    The last twentieth of the episodes is held out, where there are 10 or more: of all weights that are checked on it
+    during training, the best are kept. See `sgm.controllers.quality` for what the controller has learned.
 
     Args:
         data: what an agent has seen and done; random exploration is good enough.
         config: hyper-parameters; None: the default ones for images or for vectors.
         seed: of weights and batches.
+        device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The controller acts on the CPU.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
+        patience: stop after so many of 20 checks on held-out episodes without progress; 0: never.
+        full_speed: lengthen continuous actions until one of their numbers is the least or greatest of the experience.
+            For robots that are pushed about (point masses), where the mean of several ways is slow but points in the
+            right direction; not for arms, nor where stopping at the target matters.
         settings: hyper-parameters that differ from `config`, by name. The one to think about is `reach`: goals are 1
             to so many steps ahead.
     """
     rows = as_rows(data, settings.get("encoder", config.encoder if config else None))
-    actions = _actions(data)
+    actions = taken_actions(data)
+    acted = actions[rows.left > 0]
+    if not np.isfinite(acted).all():
+        raise InputError("actions have values that are not finite: expected finite numbers but for last observations")
+    space = ActionSpace.of(acted)
     config = settle(rows, config, (FOR_IMAGES, FOR_VECTORS), settings)
-    config = dataclasses.replace(config, continuous=actions.ndim == 2)
+    config = dataclasses.replace(config, continuous=not space.choices)
+    if full_speed and space.choices:
+        raise InputError("full_speed is for continuous actions, and these are whole numbers: leave it out")
     torch.manual_seed(seed)
-    number = actions.shape[1] if config.continuous else int(actions[rows.left > 0].max()) + 1
-    network = Inverse(config, rows.size, number)
+    network = Inverse(config, rows.size, space.outputs)
     if isinstance(network.encoder, Standardised):
         sample = rows.sample(seed)
         network.encoder.measure(to_input(_beside(rows, sample, sample)))
+    encoded = space.encode(actions)
     if config.continuous:
-        network.low.copy_(torch.from_numpy(actions[rows.left > 0].min(axis=0)))
-        network.high.copy_(torch.from_numpy(actions[rows.left > 0].max(axis=0)))
+        network.low.copy_(torch.from_numpy(encoded[rows.left > 0].min(axis=0)))
+        network.high.copy_(torch.from_numpy(encoded[rows.left > 0].max(axis=0)))
+    kept, held_out = hold_out(data, rows)
+    place = resolve_device(device)
+
+    def loss_of(part: Rows, first: NDArray[np.int64], second: NDArray[np.int64], offset: int) -> Tensor:
+        found = network(to_input(_beside(part, first, second)).to(place))
+        taken = torch.from_numpy(encoded[offset + first]).to(place)
+        if not config.continuous:
+            return space.cross_entropy(found, taken)
+        return ((found - taken) / network.half_range()).square().mean()
 
     def loss(random: np.random.Generator) -> Tensor:
-        first, second = rows.pairs(random, config.batch, config.reach)
-        found, taken = network(to_input(_beside(rows, first, second))), torch.from_numpy(actions[first])
-        if not config.continuous:
-            return functional.cross_entropy(found, taken)
-        return ((found - taken) / network.half_range()).square().mean()
+        return loss_of(kept, *kept.pairs(random, config.batch, config.reach), 0)
+
+    def validate() -> Tensor:
+        first, second = held_out.pairs(np.random.default_rng(seed), _CHECKED, config.reach)
+        parts = [slice(low, low + config.batch) for low in range(0, _CHECKED, config.batch)]
+        losses = [loss_of(held_out, first[part], second[part], len(kept.left)) for part in parts]
+        return torch.stack(losses).mean()
 
     facts = {**dataclasses.asdict(config), "kind": "cloned", "observations": list(rows.observations.shape)}
     train_network(
@@ -204,39 +289,24 @@ def train(
         config.iterations,
         seed=seed,
         learning_rate=config.learning_rate,
-        checkpoint=checkpoint,
+        checkpoint=None if checkpoint is None else Path(checkpoint),
         settings=facts,
         description="train controller",
         progress=progress,
+        device=place,
+        validate=None if held_out is kept else validate,
+        patience=patience,
     )
-    return ClonedController(network, rows.size, number, config)
+    return ClonedController(network, rows.size, space.outputs, config, space, full_speed=full_speed)
 
 
 def _beside(rows: Rows, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[Any]:
-    """Observations and goals as the network takes them; images with the one before the first."""
+    """Observations and goals as the network takes them; images with the one a step before the first."""
     if rows.vectors:
         return np.concatenate([rows.observations[first], rows.goals[second]], axis=1)
-    began = (first == 0) | (rows.left[first - 1] == 0)
-    before = rows.observations[np.where(began, first, first - 1)]
+    earlier = np.maximum(first - 1, 0)
+    before = rows.observations[np.where(rows.gaps[earlier] == 1, earlier, first)]
     return np.concatenate([before, rows.observations[first], rows.goals[second]], axis=3)
-
-
-def _actions(data: Experience) -> NDArray[Any]:
-    """(n,) int64 discrete or (n, a) float32 continuous actions."""
-    if data.actions is None:
-        raise InputError(
-            f"{data!r} has no actions to learn from: give Experience its actions, or use sgm.collect; a distance, a "
-            "memory and plans need none"
-        )
-    actions = data.actions
-    if actions.ndim == 1 and actions.dtype.kind in "iu":
-        return actions.astype(np.int64)
-    if actions.ndim == 2 and actions.dtype.kind == "f":
-        return actions.astype(np.float32)
-    raise InputError(
-        f"actions are {actions.dtype} of shape {actions.shape}: expected integers (n,) of a Discrete space or floats "
-        "(n, a) of a Box; number the combinations of any other space"
-    )
 
 
 def train_cloned(

@@ -93,6 +93,7 @@ class SB3Distance:
     Attributes:
         far: steps beyond which distances are not told apart.
         noise: standard deviation, steps, of the distance to the next observation; NaN where that was not measured.
+        offset: steps that the critics add to every distance, which are taken off; 0 where that was not measured.
     """
 
     def __init__(
@@ -104,7 +105,8 @@ class SB3Distance:
         if aggregate not in AGGREGATES:
             raise InputError(f"aggregate is {aggregate!r}: expected one of {', '.join(map(repr, AGGREGATES))}")
         require_columns(networks)
-        self.networks, self.returns, self.aggregate, self.noise = networks, returns, aggregate, math.nan
+        self.networks, self.returns, self.aggregate = networks, returns, aggregate
+        self.noise, self.offset = math.nan, 0.0
         if far is None and returns.gamma == 1:
             raise InputError("values without a discount never end: give far=, the steps at which distances end")
         self.far = 1 + math.log(_FAINT) / math.log(returns.gamma) if far is None else float(far)
@@ -146,13 +148,18 @@ class SB3Distance:
         return np.concatenate([self._steps(*part).cpu().numpy() for part in parts])
 
     def measure(self, data: Experience, seed: int = 0) -> None:
-        """Measure the noise on steps of experience, and lower `far` to the largest distance that the critics tell.
+        """Measure offset and noise on experience, and lower `far` to the largest distance that the critics tell.
 
-        That is the 99 % quantile between random observations and goals of the experience: no value beyond it is one
-        that the critics were trained on.
+        - The offset is the median of what is said beyond one step about goals that are reached already. HerReplayBuffer
+          of Stable-Baselines3 makes it several steps where episodes end at the goal, see docs/sb3.md.
+        - The noise is the standard deviation over single steps.
+        - The largest distance is the 99 % quantile between random observations and goals.
         """
         random = np.random.default_rng(seed)
         first, second = random.integers(len(data), size=(2, _SAMPLE))
+        self.offset = 0.0
+        here = self.pairs(self.embed(data.observations[first]), self.embed_goal(data.goals[first]))
+        self.offset = float(np.median(here)) - 1
         told = self.pairs(self.embed(data.observations[first]), self.embed_goal(data.goals[second]))
         self.far = max(2.0, min(self.far, float(np.quantile(told, 0.99))))
         following = np.diff(data.episodes) == 0
@@ -167,7 +174,7 @@ class SB3Distance:
     @property
     def fingerprint(self) -> str:
         """What tells this distance from another one, for memory files."""
-        facts = f"{self.networks.digest()} {self.returns} {self.aggregate} {self.far!r}"
+        facts = f"{self.networks.digest()} {self.returns} {self.aggregate} {self.far!r} {self.offset!r}"
         return hashlib.sha256(facts.encode()).hexdigest()
 
     @property
@@ -179,7 +186,7 @@ class SB3Distance:
         """Write a safetensors file; InputError if the policy is not a standard one."""
         noise = None if math.isnan(self.noise) else self.noise
         facts = {"returns": dataclasses.asdict(self.returns), "aggregate": self.aggregate, "far": self.far}
-        self.networks.save(path, _FORMAT, {**facts, "noise": noise})
+        self.networks.save(path, _FORMAT, {**facts, "noise": noise, "offset": self.offset})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SB3Distance:
@@ -188,6 +195,7 @@ class SB3Distance:
         try:
             distance = cls(networks, Returns(**facts["returns"]), aggregate=facts["aggregate"], far=facts["far"])
             distance.noise = math.nan if facts["noise"] is None else float(facts["noise"])
+            distance.offset = float(facts["offset"])
         except (KeyError, TypeError, ValueError) as error:
             raise StoreError(f"{path} has other contents than this version writes: {error}") from error
         return distance
@@ -195,7 +203,7 @@ class SB3Distance:
     def _steps(self, starts: Tensor, goals: Tensor) -> Tensor:
         """(n, e) and (n, g) to (n,) steps."""
         values = AGGREGATES[self.aggregate](self.networks.values(starts, goals), dim=0)
-        return self.returns.steps(values, self.far)
+        return (self.returns.steps(values, self.far + self.offset) - self.offset).clamp(min=1)
 
     def _checked(self, values: Any, name: str) -> Tensor:
         array = np.array(values, np.float32)
@@ -220,8 +228,8 @@ def from_sb3(
 
     Args:
         model: SAC, TD3, DDPG or DQN, usually with HerReplayBuffer, trained on sparse rewards.
-        data: experience, to measure `noise` and `far` on, and to see which numbers of an observation are its achieved
-            goal; None: that is seen from the model's replay buffer, if it has one.
+        data: experience, to measure `offset`, `noise` and `far` on, and to see which numbers of an observation are its
+            achieved goal; None: that is seen from the model's replay buffer, if it has one.
         achieved: what an observation achieves, where neither tells: the columns of an observation that are its achieved
             goal, or a function from (n, ...) observations to (n, ...) achieved goals.
         step_reward: the reward of a step that does not arrive.

@@ -57,6 +57,10 @@ def make_encoder(kind: str, channels: int, size: tuple[int, int], out: int, *, w
         width: channels of the small net's first layer; each of two halvings doubles them. It does not average over
             the picture before its last layer: places are kept apart.
     """
+    if kind in ENCODERS and min(size) < 4:
+        raise InputError(
+            f"images are {size[0]} × {size[1]}: expected 4 × 4 or more; give encoder='mlp' for smaller ones"
+        )
     if kind == "small":
         stages = [(width, 1), (2 * width, 2), (4 * width, 2)]
         # Patches of 8 × 8 at once: half of the time of two finer layers goes into arrays that do not fit the caches.

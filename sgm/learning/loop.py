@@ -238,6 +238,7 @@ def save_network(
     *,
     integers: dict[str, int] | None = None,
     calibration: dict[str, NDArray[np.float32]] | None = None,
+    notes: dict[str, str] | None = None,
 ) -> None:
     """Write a trained network as a safetensors file.
 
@@ -250,10 +251,11 @@ def save_network(
         facts: how the network was made; anything that JSON can hold.
         integers: further arguments of the function that makes the network.
         calibration: arrays by name, found after training.
+        notes: further texts by name, which `read_tensors` gives back as metadata.
     """
     tensors = {name: value.contiguous() for name, value in network.state_dict().items()}
     tensors |= {f"calibration.{name}": torch.from_numpy(array) for name, array in (calibration or {}).items()}
-    metadata = {name: str(value) for name, value in (integers or {}).items()}
+    metadata = {**(notes or {}), **{name: str(value) for name, value in (integers or {}).items()}}
     metadata |= {"format": file_format, "size": json.dumps(size), "config": json.dumps(dataclasses.asdict(config))}
     write_tensors(path, tensors, {**metadata, "made": json.dumps(facts or {})})
 

@@ -20,6 +20,7 @@ from sgm.controllers.cloned import (  # noqa: E402
     train,
     train_cloned,
 )
+from sgm.controllers.held_out import quality  # noqa: E402
 from sgm.data.experience import Experience  # noqa: E402
 from sgm.errors import InputError, StoreError  # noqa: E402
 from sgm.learning.encoders import digest, to_input  # noqa: E402
@@ -183,11 +184,183 @@ def test_experience_that_cannot_be_learned_from_is_refused():
     data = plane(2, 5, 0)
     with pytest.raises(InputError, match="no actions"):
         train(Experience(data.observations, data.episodes))
-    with pytest.raises(InputError, match="integers \\(n,\\) of a Discrete space or floats"):
-        train(Experience(data.observations, data.episodes, np.zeros((10, 2), int)))
+    with pytest.raises(InputError, match="not finite"):
+        train(Experience(data.observations, data.episodes, np.full((10, 2), np.nan)))
+    with pytest.raises(InputError, match="5,000 different values in all: expected 4,096 or fewer"):
+        many = np.arange(5_001)
+        train(Experience(many[:, None], np.zeros(5_001, int), -many))
+    with pytest.raises(InputError, match="full_speed is for continuous actions"):
+        train(Experience(data.observations, data.episodes, np.zeros(10, int)), full_speed=True)
+    with pytest.raises(InputError, match="device is 'cudda'"):
+        train(data, device="cudda")
     with pytest.raises(InputError, match="data is ndarray: expected sgm.Experience"):
         train(data.observations)
     with pytest.raises(InputError, match="raech is no setting: expected encoder, width"):
         train(data, raech=3)
     with pytest.raises(InputError, match="encoder is 'small', but observations are vectors"):
         train(data, encoder="small")
+
+
+# -- every kind of action ----------------------------------------------------------------------------------------
+
+
+def line(actions: np.ndarray, moves: np.ndarray, episodes: int = 25, **more) -> Experience:
+    """Walks of a point on a line or in a plane: (n, ...) actions and the (n, d) moves that they make."""
+    steps = len(moves) // episodes
+    shifted = np.concatenate([np.zeros((episodes, 1, moves.shape[1])), moves.reshape(episodes, steps, -1)[:, :-1]], 1)
+    return Experience(shifted.cumsum(axis=1).reshape(len(moves), -1), np.repeat(np.arange(episodes), steps), actions)
+
+
+def small(data: Experience, **more):
+    """A controller trained for a second."""
+    return train(data, reach=1, iterations=300, learning_rate=1e-2, width=32, hidden=32, progress=False, **more)
+
+
+def told(controller, data: Experience) -> tuple[np.ndarray, np.ndarray]:
+    """The likeliest actions towards the next observation, and those that were taken."""
+    now = np.flatnonzero(np.diff(data.episodes, append=10**6) == 0)
+    return controller.likeliest(data.observations[now], data.goals[now + 1]), data.actions[now]
+
+
+RANDOM = np.random.default_rng(7)
+DIRECTIONS = RANDOM.integers(-1, 2, 1_000)
+PAIRS = RANDOM.integers(0, 3, (1_000, 2))
+PUSHES = RANDOM.uniform(-1, 1, (1_000, 2))
+
+
+@pytest.mark.parametrize(
+    ("actions", "moves", "shape"),
+    [
+        (DIRECTIONS, DIRECTIONS[:, None], ()),  # Discrete(3, start=-1)
+        (DIRECTIONS * 10_000, DIRECTIONS[:, None], ()),  # numbers that are no places of a table
+        ((DIRECTIONS + 1).astype(np.uint8), DIRECTIONS[:, None], ()),
+        (PAIRS, PAIRS - 1, (2,)),  # MultiDiscrete([3, 3])
+        (PAIRS - 5, PAIRS - 1, (2,)),  # MultiDiscrete with a start
+        (PAIRS[:, :1], PAIRS[:, :1] - 1, (1,)),
+        (PAIRS > 0, (PAIRS > 0) - 0.5, (2,)),  # MultiBinary(2)
+    ],
+)
+def test_discrete_actions_of_every_space_are_learned_and_kept(actions, moves, shape, tmp_path: Path):
+    data = line(actions, moves)
+    controller = small(data)
+    found, taken = told(controller, data)
+    assert found.dtype == np.int64 and found.shape == taken.shape
+    assert np.mean(found == taken) > 0.9
+    controller.temperature = 0.01
+    drawn = controller(data.observations[:50], data.goals[1:51])
+    assert drawn.shape == (50, *shape) and set(np.unique(drawn)) <= set(np.unique(actions.astype(int)))
+    controller.save(tmp_path / "c.safetensors")
+    back = ClonedController.load(tmp_path / "c.safetensors")
+    assert back.temperature == 0.01 and back.space == controller.space
+    np.testing.assert_array_equal(told(back, data)[0], found)
+
+
+def test_a_discrete_action_that_is_excluded_is_never_taken():
+    controller = small(line(DIRECTIONS, DIRECTIONS[:, None]))
+    controller.excluded = (-1,)
+    assert -1 not in controller(np.zeros((100, 1)), -np.ones((100, 1)))
+    controller.excluded = (4,)
+    with pytest.raises(InputError, match="action 4 cannot be excluded: the controller has -1 to 1 actions"):
+        controller(np.zeros((1, 1)), np.zeros((1, 1)))
+
+
+def test_boxes_of_any_shape_are_learned_and_full_speed_is_kept(tmp_path: Path):
+    data = line(PUSHES.reshape(-1, 1, 2), PUSHES)
+    controller = small(data, full_speed=True)
+    found, taken = told(controller, data)
+    assert found.shape == taken.shape and found.shape[1:] == (1, 2)
+    np.testing.assert_allclose(np.abs(found).max(axis=(1, 2)), 1, atol=0.02)  # as fast as any push was
+    strong = np.hypot(*taken.reshape(-1, 2).T) > 0.3
+    cosine = (found * taken).sum(axis=(1, 2)) / np.linalg.norm(found, axis=(1, 2)) / np.linalg.norm(taken, axis=(1, 2))
+    assert np.median(cosine[strong]) > 0.98  # in the same direction
+    controller.save(tmp_path / "c.safetensors")
+    np.testing.assert_array_equal(told(ClonedController.load(tmp_path / "c.safetensors"), data)[0], found)
+    slow = small(data)
+    assert np.abs(told(slow, data)[0] - taken).mean() < 0.1
+
+
+def test_files_of_the_first_version_open(trained, tmp_path: Path):
+    from sgm.learning.loop import save_network
+
+    path = tmp_path / "old.safetensors"
+    save_network(path, "sgm-cloned-controller-1", trained.network, trained.size, TINY, integers={"actions": 2})
+    back = ClonedController.load(path)
+    frames = corridor(1, 10, 0)[0][0]
+    np.testing.assert_array_equal(back.likeliest(frames, frames), trained.likeliest(frames, frames))
+
+
+@pytest.mark.parametrize("shape", [(12, 16), (12, 16, 1), (7, 7, 3), (4, 5), (90, 33, 3)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float64])
+def test_images_of_every_size_and_kind_are_taken(shape, dtype):
+    images = RANDOM.integers(0, 256, (30, *shape)).astype(np.uint8)
+    images = images if dtype == np.uint8 else images / 255
+    data = Experience(images, np.repeat([0, 1, 2], [2, 20, 8]), RANDOM.integers(0, 3, 30))
+    controller = train(data, width=4, hidden=8, iterations=2, batch=8, progress=False)
+    assert controller(images[:3], images[1:4], previous=images[:3]).shape == (3,)
+
+
+def test_images_too_small_for_convolutions_are_told_what_to_do():
+    data = Experience(np.zeros((9, 3, 3), np.uint8), np.zeros(9, int), RANDOM.integers(0, 3, 9))
+    with pytest.raises(InputError, match="images are 3 × 3: expected 4 × 4 or more; give encoder='mlp'"):
+        train(data, iterations=1, progress=False)
+    assert train(data, encoder="mlp", iterations=1, progress=False)(*[data.observations] * 2).shape == (9,)
+
+
+def test_goals_are_drawn_by_true_steps_in_thinned_experience():
+    data = line(PUSHES, PUSHES)[::5]
+    with pytest.raises(InputError, match="within 4 steps"):
+        train(data, reach=4, iterations=1, progress=False)
+    train(data, reach=5, iterations=1, progress=False)
+
+
+def test_training_resumes_and_stops_early_on_held_out_episodes(tmp_path: Path):
+    data = line(RANDOM.integers(0, 3, 1_000), PUSHES)  # actions that nothing tells
+    made = [small(data, patience=2, checkpoint=c) for c in (None, tmp_path / "ck", tmp_path / "ck")]
+    assert len({digest(controller.network) for controller in made}) == 1
+    from sgm.learning.tensors import read_tensors
+
+    assert int(read_tensors(tmp_path / "ck", "sgm-fit-checkpoint-1")[1]["iteration"]) < 300
+
+
+# -- quality -----------------------------------------------------------------------------------------------------
+
+
+def test_quality_tells_what_was_learned_from_what_was_not():
+    data = line(PAIRS, PAIRS - 1)
+    controller = small(data)
+    found = quality(controller, data, lags=(1, 8, 500))
+    assert found.lags.tolist() == [1, 8] and found.measure == "accuracy" and found.samples.tolist() == [975, 800]
+    assert found.controller[0] > 0.9 and found.useful[0] and found.constant[0] < 0.25
+    assert "steps     accuracy  constant action   samples" in str(found)
+    nothing = quality(lambda seen, goals: np.ones((len(seen), 2)), data, lags=(1,))
+    assert 0.05 < nothing.controller[0] < 0.2
+
+
+def test_quality_of_continuous_actions_is_an_error_beside_that_of_the_mean_action():
+    data = line(PUSHES, PUSHES)
+    ideal = quality(lambda seen, goals: goals - seen, data, lags=(1, 5))
+    assert ideal.measure == "error" and ideal.controller[0] == pytest.approx(0, abs=1e-6)
+    assert ideal.constant[0] == pytest.approx(0.5, abs=0.05) and ideal.useful.tolist() == [True, False]
+    thinned = quality(lambda seen, goals: goals - seen, data[::5], lags=(1, 2, 5))
+    assert thinned.lags.tolist() == [5]
+    with pytest.raises(InputError, match="no two observations of an episode are 2, 3 steps apart"):
+        quality(lambda seen, goals: goals, data[::5], lags=(2, 3))
+    with pytest.raises(InputError, match="no actions"):
+        quality(lambda seen, goals: goals, Experience(data.observations, data.episodes))
+
+
+def test_quality_gives_images_with_the_one_before():
+    data = images_as_experience(20, 1)
+    seen = []
+
+    class Controller:
+        uses_previous = True
+
+        def __call__(self, observations, targets, previous):
+            seen.append((observations, previous))
+            return np.zeros(len(observations), int)
+
+    quality(Controller(), data, lags=(1,), samples=10**6)
+    observations, previous = seen[0]
+    same = (observations == previous).reshape(len(observations), -1).all(axis=1)
+    assert 20 <= same.sum() < len(same) / 2  # at least where episodes begin
