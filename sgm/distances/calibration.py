@@ -8,11 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgm.errors import InputError
+from sgm.learning.encoders import Pictures, check_rollouts
 from sgm.learning.pairs import Ints, Rows
 
 Floats = NDArray[np.float32]
 Raw = Callable[[Ints, Ints], Floats]
 SAMPLES = 500  # pairs of each lag
+QUANTILE = 0.9  # of pairs at a lag are nearer than what counts as so many steps
 _LAGS = 40  # lags that are measured, spread over all
 
 
@@ -65,8 +67,56 @@ def rising_steps(raw: Floats, levels: Floats, lags: Floats) -> Floats:
     return steps
 
 
+def draw_windows(embed: Callable[[Pictures], Floats], frames: Pictures, lags: int, samples: int, seed: int) -> Floats:
+    """(n, lags + 1, e) embeddings of random stretches of rollouts, about `samples` in all; fewer lags in short ones."""
+    episodes, length, _ = check_rollouts(frames, 2)
+    random = np.random.default_rng(seed)
+    lags = min(lags, length - 1)
+    if lags < 1:
+        raise InputError(f"a calibration over {lags} lags: expected at least 1")
+    number = max(1, samples // lags)
+    episode, first = random.integers(episodes, size=number), random.integers(length - lags, size=number)
+    return np.stack([embed(frames[e, f : f + lags + 1]) for e, f in zip(episode, first, strict=True)])
+
+
+def falling_curve(top: float, medians: Floats) -> tuple[Floats, Floats]:
+    """Lags and a closeness that falls from each to the next: `top` at lag 0, then (l,) medians at lags 1 … l."""
+    falling = np.minimum.accumulate(np.minimum(medians, top - 1e-4))
+    keep = np.concatenate([[True], np.diff(falling) < -1e-4])  # np.interp needs them to differ
+    lags = np.concatenate([[0], 1 + np.flatnonzero(keep)]).astype(np.float32)
+    return lags, np.concatenate([[top], falling[keep]]).astype(np.float32)
+
+
+def to_steps(closeness: Floats, levels: Floats, lags: Floats) -> Floats:
+    """Steps for closeness of any shape, linear between `levels`, which fall, and the `lags` they stand for."""
+    steps = np.full(closeness.shape, lags[-1], np.float32)
+    near = closeness > levels[-1]  # most pairs of a table are not, and a search for each would be most of the work
+    steps[near] = np.interp(-closeness[near], -levels, lags)
+    return steps
+
+
+def falling_by_lag(
+    closeness: Raw, rows: Rows, longest: int, quantile: float, top: float | None, seed: int
+) -> tuple[Floats, Floats]:
+    """Lags and a closeness that falls from each to the next: the one that a share `quantile` of pairs exceed.
+
+    `top` is the closeness at lag 0; None: that of observations and themselves, or of what is one step apart if more.
+    """
+    lags, levels = level_by_lag(closeness, rows, longest, 1 - quantile, seed)
+    if top is None:
+        same = rows.sample(seed, SAMPLES)
+        top = max(float(np.median(closeness(same, same))), float(levels[0]))
+    every = np.interp(np.arange(1, 1 + lags[-1]), np.append(0, lags), np.append(top, levels))  # thinned: some missing
+    return falling_curve(top, every.astype(np.float32))
+
+
 def noise_of(steps: Raw, rows: Rows, seed: int, samples: int = 2_000) -> float:
     """Standard deviation, steps, of a distance from an observation to the next one of its episode."""
     first, second = rows.apart(int(rows.gaps.min()))
     chosen = np.random.default_rng(seed).choice(len(first), samples)
     return float(steps(first[chosen], second[chosen]).std())
+
+
+def kept_noise(noise: float) -> dict[str, Floats]:
+    """What a file keeps of the noise: nothing where it was not measured."""
+    return {} if np.isnan(noise) else {"noise": np.array([noise], np.float32)}

@@ -9,40 +9,27 @@ import dataclasses
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
-from torch.nn import functional
+from torch import Tensor
 
 from sgm.data.experience import Experience
 from sgm.errors import InputError
-from sgm.learning.device import resolve_device
-from sgm.learning.encoders import (
-    Standardised,
-    check_pictures,
-    check_vectors,
-    digest,
-    for_inference,
-    make_encoder,
-    make_mlp,
-    run,
-    to_input,
-)
-from sgm.learning.loop import load_network, save_network, train_network
-from sgm.learning.pairs import VECTORS, Ints, Rows, as_rows, hold_out, settle
+from sgm.learning.embedding import BatchLoss, Embedded, Embedding, train_embedding
+from sgm.learning.encoders import digest
+from sgm.learning.loop import load_network, save_network
+from sgm.learning.pairs import Ints, Rows, as_rows, hold_out, settle
 
-from .calibration import level_by_lag, noise_of, rising_curve, rising_steps
+from .calibration import QUANTILE, kept_noise, level_by_lag, noise_of, rising_curve, rising_steps
 from .heads import make_head
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 Floats = NDArray[np.float32]
-QUANTILE = 0.9  # of the network's distances at a lag, which counts as that many steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,53 +59,18 @@ class EmbeddedConfig:
             )
 
 
-class Embedder(nn.Module):
-    """An encoder and the head that compares what it makes of observations.
-
-    Where vectors of observations and of goals have different shapes, the encoder is of goals, and `achieves` tells what
-    an observation achieves, as a standardised goal.
-    """
+class Embedder(Embedding):
+    """An encoder and the head that compares what it makes of observations."""
 
     def __init__(self, config: EmbeddedConfig, size: tuple[int, int]) -> None:
         """Make an untrained network for images of this (width, height), or for vectors; see `Rows.size`."""
-        super().__init__()
-        self.achieves: Standardised | None = None
-        if config.encoder == VECTORS:
-            observation, goal = size
-            self.encoder: nn.Module = make_mlp(
-                goal or observation, config.embedding, config.width, waves=config.waves, frequency=config.frequency
-            )
-            self.achieves = make_mlp(observation, goal, config.width) if goal else None
-        else:
-            self.encoder = make_encoder(config.encoder, 3, size, config.embedding, width=config.width)
-            if config.standardise:
-                self.encoder = Standardised((3, size[1], size[0]), self.encoder)
+        super().__init__(config, size)
         self.head = make_head(config.head, config.embedding)
         self.scale = config.cap / 4  # an untrained encoder's outputs are about 1: so the head's begin at about the cap
 
-    def forward(self, observations: Tensor) -> Tensor:
+    def embed(self, observations: Tensor) -> Tensor:
         """(n, 3, height, width) images or (n, d) vectors, in goal space, to (n, e)."""
         return self.encoder(observations) * self.scale
-
-    def measure(self, rows: Rows, seed: int) -> None:
-        """Standardise inputs by their mean and spread in experience from now on."""
-        sample = rows.sample(seed)
-        if isinstance(self.encoder, Standardised):
-            self.encoder.measure(to_input(rows.goals[sample]))
-        if self.achieves is not None:
-            self.achieves.measure(to_input(rows.observations[sample]))
-
-    def embed_pairs(self, rows: Rows, first: Ints, second: Ints, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-        """Embeddings (n, e) of starts and (n, e) of goals, and the error of what the starts are said to achieve."""
-        if self.achieves is None:
-            both = np.concatenate([rows.observations[first], rows.goals[second]])
-            starts, goals = self(to_input(both).to(device)).chunk(2)
-            return starts, goals, torch.zeros((), device=device)
-        aims = to_input(np.concatenate([rows.goals[first], rows.goals[second]])).to(device)
-        told = self.achieves(to_input(rows.observations[first]).to(device))
-        wrong = functional.mse_loss(told, self.encoder.standardise(aims[: len(first)]))  # type: ignore[operator]
-        starts, goals = self(aims).chunk(2)
-        return starts, goals, wrong
 
     def across(self, starts: Tensor, goals: Tensor, number: int) -> Tensor:
         """Distances (number, n) from each of (n, e) starts to the goals of `number` other ones: random pairs."""
@@ -126,7 +78,7 @@ class Embedder(nn.Module):
         return self.head(starts.expand_as(others), others)
 
 
-class EmbeddedDistance:
+class EmbeddedDistance(Embedded):
     """Steps from one observation to another by a quasimetric of their embeddings; follows the Distance contract.
 
     Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
@@ -144,12 +96,11 @@ class EmbeddedDistance:
     file_format: ClassVar[str]
     config_type: ClassVar[type[EmbeddedConfig]]
     network_type: ClassVar[type[Embedder]]
+    network: Embedder
 
     def __init__(self, network: Embedder, size: tuple[int, int], config: EmbeddedConfig) -> None:
         """Take a trained network; it is calibrated with `calibrate`."""
-        self.network, self.size, self.config = network, size, config
-        self.inference = for_inference(network.encoder)
-        self.achieves = None if network.achieves is None else for_inference(network.achieves)
+        super().__init__(network, size, config)
         self.noise = math.nan
         self.lags = np.array([0, config.cap], np.float32)
         self.levels = np.array([0, config.cap], np.float32)
@@ -159,20 +110,7 @@ class EmbeddedDistance:
         """Steps at which distances end."""
         return float(self.lags[-1])
 
-    def embed(self, observations: ArrayLike) -> Floats:
-        """(n, height, width[, 1 or 3]) images or (n, d) vectors to (n, e)."""
-        if self.achieves is None:
-            return self.embed_goal(observations, "observations")
-        goals = run(self.achieves, check_vectors(observations, self.size[0]))
-        return self._scaled(run(self.inference.layers, goals))  # type: ignore[arg-type]
-
-    def embed_goal(self, goals: ArrayLike, name: str = "goals") -> Floats:
-        """(n, ...) goals, in goal space, to (n, e)."""
-        if self.config.encoder == VECTORS:
-            return self._scaled(run(self.inference, check_vectors(goals, self.size[1] or self.size[0], name)))
-        return self._scaled(run(self.inference, check_pictures(goals, self.size, name)))
-
-    def _scaled(self, outputs: Floats) -> Floats:
+    def _finish(self, outputs: Floats) -> Floats:
         return outputs * np.float32(self.network.scale)
 
     def __call__(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
@@ -186,13 +124,6 @@ class EmbeddedDistance:
     def steps(self, raw: Floats) -> Floats:
         """Steps for what the head says, of any shape."""
         return rising_steps(raw, self.levels, self.lags)
-
-    def to(self, device: str) -> Self:
-        """Embed on this device from now on; tables stay in NumPy. A distance comes from training on the CPU."""
-        for network in (self.inference, self.achieves):
-            if network is not None:
-                network.to(resolve_device(device))
-        return self
 
     def calibrate(self, rows: Rows, seed: int = 0) -> None:
         """Find the level of every lag up to the cap, and the noise, in episodes that were not trained on."""
@@ -211,16 +142,19 @@ class EmbeddedDistance:
 
     def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
         """Write a safetensors file; `facts` say how it was made."""
-        noise = np.array([self.noise], np.float32)
-        calibration = {"lags": self.lags, "levels": self.levels, "noise": noise}
+        calibration = {"lags": self.lags, "levels": self.levels, **kept_noise(self.noise)}
         save_network(path, self.file_format, self.network, self.size, self.config, facts, calibration=calibration)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read what `save` wrote; StoreError if the file is anything else."""
-        names = ("lags", "levels", "noise")
         network, size, config, (lags, levels, noise) = load_network(
-            path, cls.file_format, cls.config_type, cls.network_type, calibration=names
+            path,
+            cls.file_format,
+            cls.config_type,
+            cls.network_type,
+            calibration=("lags", "levels"),
+            optional=("noise",),
         )
         distance = cls(network, size, config)
         distance.lags, distance.levels, distance.noise = lags, levels, float(noise[0])
@@ -228,9 +162,9 @@ class EmbeddedDistance:
 
 
 AnyDistance = TypeVar("AnyDistance", bound=EmbeddedDistance)
-# (network, its config, device) to a function of (rows, generator) that draws a batch and returns its loss, or its error
-# on held-out episodes.
-Objective = Callable[[Any, Any, torch.device], Callable[[Rows, np.random.Generator], Tensor]]
+# (network, its config) to a function of (rows, generator) that draws a batch and returns its loss, or its error on
+# held-out episodes.
+Objective = Callable[[Any, Any], BatchLoss]
 
 
 def fit(
@@ -243,9 +177,7 @@ def fit(
     error: Objective,
     *,
     seed: int,
-    device: str,
-    checkpoint: str | os.PathLike[str] | None,
-    progress: bool,
+    **options: Any,
 ) -> AnyDistance:
     """Train the network of a distance on an objective, and calibrate it; `error` is what early stopping looks at."""
     rows = as_rows(data, changes.get("encoder", config.encoder if config else None))
@@ -254,28 +186,8 @@ def fit(
     torch.manual_seed(seed)
     network = kind.network_type(chosen, rows.size)
     network.measure(rows, seed)
-    where = resolve_device(device)
-    loss, wrong = objective(network, chosen, where), error(network, chosen, where)
-    facts = {**dataclasses.asdict(chosen), "kind": kind.file_format, "observations": list(rows.observations.shape)}
-    train_network(
-        network,
-        lambda random: loss(kept, random),
-        chosen.iterations,
-        seed=seed,
-        learning_rate=chosen.learning_rate,
-        checkpoint=None if checkpoint is None else Path(checkpoint),
-        settings=facts,
-        description="train distance",
-        progress=progress,
-        device=where,
-        validate=None if held_out is kept else lambda: validation(wrong, held_out, seed),
-        patience=chosen.patience,
-    )
+    loss, wrong = objective(network, chosen), error(network, chosen)
+    train_embedding(network, loss, kept, held_out, chosen, kind=kind.file_format, seed=seed, error=wrong, **options)
     distance = kind(network, rows.size, chosen)
     distance.calibrate(held_out, seed)
     return distance
-
-
-def validation(error: Callable[[Rows, np.random.Generator], Tensor], held_out: Rows, seed: int) -> Tensor:
-    """The mean error of batches of held-out episodes, the same ones at every call."""
-    return torch.stack([error(held_out, np.random.default_rng([seed, 1, number])) for number in range(8)]).mean()

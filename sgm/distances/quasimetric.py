@@ -1,10 +1,10 @@
 """A distance by the QRL objective: observations are pushed as far apart as the steps between them allow.
 
 The objective is that of Wang, Torralba, Isola and Zhang (2023, Optimal Goal-Reaching Reinforcement Learning via
-Quasimetric Learning). The mean distance of random pairs is made as great as possible, while an observation is at most as
-many steps from the next one of its episode as passed between them. A quasimetric that does both is the number of steps
-of the shortest way, where actions have certain outcomes. How long a walk took is never learned, so ways are stitched
-together from many episodes.
+Quasimetric Learning). The mean distance of random pairs is made as great as possible, while an observation is at most
+as many steps from the next one of its episode as passed between them. A quasimetric that does both is the number of
+steps of the shortest way, where actions have certain outcomes. How long a walk took is never learned, so ways are
+stitched together from many episodes.
 
 Deviations from the paper: MRN in place of IQE by default, because its tables are faster; random Fourier waves of
 vectors; the constraint holds for pairs of up to `reach` steps, not of one alone, which the triangle inequality implies
@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from torch.nn import functional
 
 from sgm.data.experience import Experience
 from sgm.errors import InputError
+from sgm.learning.embedding import BatchLoss
 from sgm.learning.pairs import VECTORS, Rows
 
 from .embedded import EmbeddedConfig, EmbeddedDistance, Embedder, fit
@@ -118,16 +118,14 @@ def train(
     )
 
 
-def objective(
-    network: Constrained, config: QuasimetricConfig, device: torch.device
-) -> Callable[[Rows, np.random.Generator], Tensor]:
+def objective(network: Constrained, config: QuasimetricConfig) -> BatchLoss:
     """The Lagrangian of a batch: the weights descend it, the multiplier ascends it."""
     offset = config.offset or 1.5 * config.cap
 
     def loss(rows: Rows, random: np.random.Generator) -> Tensor:
         first, second = rows.pairs(random, config.batch, max(config.reach, int(rows.gaps.min())))
-        passed = torch.from_numpy((rows.steps[second] - rows.steps[first]).astype(np.float32)).to(device)
-        starts, goals, wrong = network.embed_pairs(rows, first, second, device)
+        starts, goals, wrong = network.embed_pairs(rows, first, second)
+        passed = torch.from_numpy((rows.steps[second] - rows.steps[first]).astype(np.float32)).to(starts.device)
         over = (network.head(starts, goals) - passed).relu()
         broken = over.square().mean() - config.slack**2
         pushed = network.across(starts, goals, config.negatives)
@@ -138,9 +136,7 @@ def objective(
     return loss
 
 
-def disorder(
-    network: Constrained, config: QuasimetricConfig, device: torch.device
-) -> Callable[[Rows, np.random.Generator], Tensor]:
+def disorder(network: Constrained, config: QuasimetricConfig) -> BatchLoss:
     """1 − the rank correlation of distances with steps, up to the cap; random pairs count as the cap.
 
     The Lagrangian cannot tell when to stop: its multiplier changes from check to check.
@@ -148,7 +144,7 @@ def disorder(
 
     def error(rows: Rows, random: np.random.Generator) -> Tensor:
         first, second = rows.pairs(random, config.batch, config.cap)
-        starts, goals, wrong = network.embed_pairs(rows, first, second, device)
+        starts, goals, wrong = network.embed_pairs(rows, first, second)
         within, across = network.head(starts, goals), network.across(starts, goals, 1)[0]
         passed = np.concatenate([rows.steps[second] - rows.steps[first], np.full(len(first), config.cap)])
         order = spearmanr(passed, torch.cat([within, across]).cpu().numpy()).statistic

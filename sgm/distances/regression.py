@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from torch import Tensor
 
 from sgm.data.experience import Experience
 from sgm.errors import InputError
+from sgm.learning.embedding import BatchLoss
 from sgm.learning.pairs import VECTORS, Rows
 
 from .embedded import EmbeddedConfig, EmbeddedDistance, Embedder, fit
@@ -89,15 +89,13 @@ def train(
     )
 
 
-def objective(
-    network: Embedder, config: RegressionConfig, device: torch.device
-) -> Callable[[Rows, np.random.Generator], Tensor]:
+def objective(network: Embedder, config: RegressionConfig) -> BatchLoss:
     """The loss of a batch, in (steps / cap)²."""
 
     def loss(rows: Rows, random: np.random.Generator) -> Tensor:
         first, second = rows.pairs(random, config.batch, config.cap)
-        passed = torch.from_numpy((rows.steps[second] - rows.steps[first]).astype(np.float32)).to(device)
-        starts, goals, wrong = network.embed_pairs(rows, first, second, device)
+        starts, goals, wrong = network.embed_pairs(rows, first, second)
+        passed = torch.from_numpy((rows.steps[second] - rows.steps[first]).astype(np.float32)).to(starts.device)
         within = expectile(network.head(starts, goals) - passed, config.optimism)
         too_near = (config.cap - network.across(starts, goals, config.negatives)).relu()
         across = config.optimism * too_near.square().mean()

@@ -1,8 +1,13 @@
-"""The paper's distance between images: a classifier of what lies a few steps apart (SPTM)."""
+"""The paper's distance: a classifier of what lies a few steps apart (SPTM).
+
+`train` takes the experience of any environment, images or vectors. `train_closeness` takes images of episodes of one
+length, as the ViZDoom benchmark has them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -15,20 +20,12 @@ from torch.nn import functional
 
 from sgm.data.experience import Experience
 from sgm.errors import InputError
-from sgm.learning.encoders import (
-    Pictures,
-    check_pictures,
-    check_rollouts,
-    digest,
-    for_inference,
-    make_encoder,
-    run,
-    to_input,
-)
+from sgm.learning.embedding import Embedded, Embedding, train_embedding
+from sgm.learning.encoders import Pictures, check_rollouts, digest, to_input
 from sgm.learning.loop import copy_weights, load_network, save_network, train_network
-from sgm.learning.pairs import as_rollouts, episodes_of_one_length
+from sgm.learning.pairs import VECTORS, Ints, Rows, as_rows, hold_out, settle
 
-from .contrastive import draw_windows, falling_curve, to_steps
+from .calibration import draw_windows, falling_by_lag, falling_curve, kept_noise, noise_of, to_steps
 from .precision import close_pairs, far_pairs
 
 _FORMAT = "sgm-closeness-1"
@@ -41,8 +38,8 @@ Floats = NDArray[np.float32]
 class ClosenessConfig:
     """Hyper-parameters."""
 
-    encoder: str = "small"  # or "resnet18"
-    width: int = 32  # of the small encoder
+    encoder: str = "small"  # or "resnet18"; "mlp" for vectors, and for images that it flattens
+    width: int = 32  # channels of the small encoder, units of the perceptron
     embedding: int = 0  # numbers of an embedding; 0: 512 for resnet18 (the paper's), 128 for small
     hidden: int = 0  # units in each of the head's four layers; 0: as many
     iterations: int = 4_000  # updates
@@ -50,6 +47,8 @@ class ClosenessConfig:
     reach: int = 5  # a close pair is 1 to so many steps apart
     apart: int = 25  # a far pair is at least so many steps apart
     learning_rate: float = 1e-3  # of AdamW, at its highest
+    standardise: bool = False  # subtract the mean image; `train` does
+    patience: int = 0  # of 20 checks on held-out episodes, in a row without a better one: `train` stops; 0: never
 
     def __post_init__(self) -> None:
         """Fill in the sizes that go with the encoder."""
@@ -58,20 +57,21 @@ class ClosenessConfig:
             object.__setattr__(self, name, getattr(self, name) or usual)
 
 
+FOR_IMAGES = ClosenessConfig(standardise=True, patience=8)
+FOR_VECTORS = ClosenessConfig(encoder=VECTORS, embedding=32, hidden=64, batch=512, reach=20, apart=60, patience=8)
 PAPER = ClosenessConfig(encoder="resnet18", batch=64, learning_rate=1e-4)
 
 
-class Closeness(nn.Module):
-    """One encoder for both images, and a head that takes the two embeddings side by side.
+class Closeness(Embedding):
+    """One encoder for both observations, and a head that takes the two embeddings side by side.
 
     Four layers with ReLU and then one for the logit, as in SPTM's code (the paper says "4 layer dense network").
     Deviation from that code: no batch normalisation in the head.
     """
 
     def __init__(self, config: ClosenessConfig, size: tuple[int, int]) -> None:
-        """Make an untrained network for images of this (width, height)."""
-        super().__init__()
-        self.encoder = make_encoder(config.encoder, 3, size, config.embedding, width=config.width)
+        """Make an untrained network for images of this (width, height), or for vectors; see `Rows.size`."""
+        super().__init__(config, size)
         layers: list[nn.Module] = []
         for units in (2 * config.embedding, *[config.hidden] * 3):
             layers += [nn.Linear(units, config.hidden), nn.ReLU(inplace=True)]
@@ -79,21 +79,34 @@ class Closeness(nn.Module):
 
     def forward(self, starts: Tensor, goals: Tensor) -> Tensor:
         """(n, 3, height, width) images each to (n,) logits: is the goal a few steps after the start?"""
-        both = self.encoder(torch.cat([starts, goals])).chunk(2)
-        return self.head(torch.cat(both, dim=1))[:, 0]
+        return self.compare(*self.encoder(torch.cat([starts, goals])).chunk(2))
+
+    def compare(self, starts: Tensor, goals: Tensor) -> Tensor:
+        """(n, e) embeddings each to (n,) logits."""
+        return self.head(torch.cat([starts, goals], dim=1))[:, 0]
 
 
-class ClosenessDistance:
-    """Steps from one image to another, by the logit that they are close; follows the Distance contract.
+class ClosenessDistance(Embedded):
+    """Steps from one observation to another, by the logit that they are close; follows the Distance contract.
+
+    Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
+    goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
 
     It is asymmetric. The calibration turns logits into steps: `logits[i]` is the median logit of what comes `lags[i]`
-    steps later in random exploration; in between it is linear, and below the last one it counts `far` steps.
+    steps later, in held-out episodes after `train`; in between it is linear, and below the last one it counts `far`
+    steps. Within its reach a classifier hardly tells 1 step from 5: steps up to there are rough.
+
+    Attributes:
+        noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
+            NaN where that was not measured: after `train_closeness`.
     """
+
+    network: Closeness
 
     def __init__(self, network: Closeness, size: tuple[int, int], config: ClosenessConfig) -> None:
         """Take a trained network; it is calibrated with `calibrate`."""
-        self.network, self.size, self.config = network, size, config
-        self.inference = for_inference(network.encoder)
+        super().__init__(network, size, config)
+        self.noise = math.nan
         first, *rest = network.head
         assert isinstance(first, nn.Linear)
         self._first, self._rest = first, nn.Sequential(*rest)
@@ -104,10 +117,6 @@ class ClosenessDistance:
     def far(self) -> float:
         """Steps of what is not close at all."""
         return float(self.lags[-1])
-
-    def embed(self, observations: ArrayLike) -> Floats:
-        """(n, height, width, 3) uint8 images to (n, e)."""
-        return run(self.inference, check_pictures(observations, self.size))
 
     def __call__(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
         """(n, e) and (m, e) to (n, m) steps."""
@@ -158,6 +167,16 @@ class ClosenessDistance:
         top = float(medians[:2].max())  # an image and itself were no pair in training: its logit may be anything
         self.lags, self.logits = falling_curve(top, medians[1:])
 
+    def calibrate_on(self, rows: Rows, seed: int = 0) -> None:
+        """Find the logit of every lag up to 4 times the reach, and the noise, in episodes that were not trained on."""
+
+        def logits(first: Ints, second: Ints) -> Floats:
+            return self._of_pairs(self.embed(rows.observations[first]), self.embed_goal(rows.goals[second]))
+
+        longest = min(4 * self.config.reach, int(rows.left.max()))
+        self.lags, self.logits = falling_by_lag(logits, rows, longest, 0.5, None, seed)
+        self.noise = noise_of(lambda first, second: self.steps(logits(first, second)), rows, seed)
+
     @property
     def fingerprint(self) -> str:
         """What tells this distance from another one, for memory files."""
@@ -165,17 +184,17 @@ class ClosenessDistance:
 
     def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
         """Write a safetensors file; `facts` say how it was made."""
-        calibration = {"lags": self.lags, "logits": self.logits}
+        calibration = {"lags": self.lags, "logits": self.logits, **kept_noise(self.noise)}
         save_network(path, _FORMAT, self.network, self.size, self.config, facts, calibration=calibration)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClosenessDistance:
         """Read what `save` wrote; StoreError if the file is anything else."""
-        network, size, config, (lags, logits) = load_network(
-            path, _FORMAT, ClosenessConfig, Closeness, calibration=("lags", "logits")
+        network, size, config, (lags, logits, noise) = load_network(
+            path, _FORMAT, ClosenessConfig, Closeness, calibration=("lags", "logits"), optional=("noise",)
         )
         distance = cls(network, size, config)
-        distance.lags, distance.logits = lags, logits
+        distance.lags, distance.logits, distance.noise = lags, logits, float(noise[0])
         return distance
 
 
@@ -184,14 +203,54 @@ def train(
     config: ClosenessConfig | None = None,
     *,
     seed: int = 0,
-    checkpoint: Path | None = None,
+    device: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
+    **settings: Any,
 ) -> ClosenessDistance:
-    """Train on experience: images, cut into episodes of one length; see `train_closeness`."""
-    config = config or ClosenessConfig()
-    kept = episodes_of_one_length(data, config.apart + 1)
-    frames = as_rollouts(kept.observations, kept)
-    return train_closeness(frames, config, seed=seed, checkpoint=checkpoint, progress=progress)
+    """Train on experience: images or vectors, episodes of any length.
+
+    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
+    is held out, where there are 10 or more: training stops early by them, and they calibrate the distance. Deviation
+    from the paper: far pairs may be of different episodes, because episodes may be short.
+
+    Args:
+        data: what an agent has seen; random exploration is good enough. Actions are not needed.
+        config: hyper-parameters; None: the default ones for images or for vectors.
+        seed: of weights and batches.
+        device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The distance is on the CPU afterwards.
+        checkpoint: a file from which an interrupted training resumes.
+        progress: show a progress bar.
+        settings: hyper-parameters that differ from `config`, by name. The ones to think about are `reach` and `apart`,
+            in steps: what counts as close and as far. Steps are told apart up to 4 times the reach at most.
+    """
+    rows = as_rows(data, settings.get("encoder", config.encoder if config else None))
+    config = settle(rows, config, (FOR_IMAGES, FOR_VECTORS), settings)
+    _check_reach(config)
+    kept, held_out = hold_out(data, rows)
+    torch.manual_seed(seed)
+    network = Closeness(config, rows.size)
+    network.measure(rows, seed)
+    half = config.batch // 2
+    labels = torch.from_numpy((np.arange(2 * half) < half).astype(np.float32))
+
+    def loss(some: Rows, random: np.random.Generator) -> Tensor:
+        drawn = some.pairs(random, half, config.reach), some.far_pairs(random, half, config.apart)
+        first, second = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
+        starts, goals, wrong = network.embed_pairs(some, first, second)
+        close = labels.to(starts.device)
+        return functional.binary_cross_entropy_with_logits(network.compare(starts, goals), close) + wrong
+
+    options: dict[str, Any] = {"device": device, "checkpoint": checkpoint, "progress": progress}
+    train_embedding(network, loss, kept, held_out, config, kind="closeness", seed=seed, **options)
+    distance = ClosenessDistance(network, rows.size, config)
+    distance.calibrate_on(held_out, seed)
+    return distance
+
+
+def _check_reach(config: ClosenessConfig) -> None:
+    if not 1 <= config.reach < config.apart:
+        raise InputError(f"reach is {config.reach}, apart is {config.apart}: expected 1 ≤ reach < apart")
 
 
 def train_closeness(
@@ -209,8 +268,7 @@ def train_closeness(
     weights with Adam: from scratch unless there is a `start`, and with AdamW.
     """
     config = config or ClosenessConfig()
-    if not 1 <= config.reach < config.apart:
-        raise InputError(f"reach is {config.reach}, apart is {config.apart}: expected 1 ≤ reach < apart")
+    _check_reach(config)
     episodes, length, size = check_rollouts(frames, config.apart + 1)
     torch.manual_seed(seed)
     network = Closeness(config, size)

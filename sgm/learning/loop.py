@@ -268,16 +268,20 @@ def load_network(
     *,
     integers: Sequence[str] = (),
     calibration: Sequence[str] = (),
+    optional: Sequence[str] = (),
 ) -> tuple[Network, tuple[int, int], Config, list[NDArray[np.float32]]]:
     """Read what `save_network` wrote: network, (width, height), configuration and calibration.
 
-    `make(config, size, *integers)` makes a network of the same architecture. StoreError if the file is anything else.
+    `make(config, size, *integers)` makes a network of the same architecture. The arrays named in `optional` come after
+    the others; of those that are not in the file, NaN. StoreError if the file is anything else.
     """
     tensors, metadata = read_tensors(path, file_format)
     try:
         config = config_type(**json.loads(metadata["config"]))
         width, height = json.loads(metadata["size"])
         arrays = [tensors.pop(f"calibration.{name}").numpy() for name in calibration]
+        nothing = torch.full((1,), torch.nan)
+        arrays += [tensors.pop(f"calibration.{name}", nothing).numpy() for name in optional]
         network = make(config, (width, height), *(int(metadata[name]) for name in integers))
         network.load_state_dict(tensors)
     except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -63,6 +63,26 @@ class Rows:
         second = np.searchsorted(clock, clock[first] + ahead)
         return first, second - (clock[second] > clock[first] + reach)
 
+    def far_pairs(self, random: np.random.Generator, number: int, apart: int) -> tuple[Ints, Ints]:
+        """Rows of two observations of different episodes, or at least `apart` steps apart: (number,) and (number,)."""
+        ends = self._clock + self.left  # the same for the rows of one episode only
+        if ends[0] == ends[-1] and self.left[0] < apart:
+            raise InputError(
+                f"the only episode is {self.left[0]} steps long: expected at least {apart} steps, or further episodes, "
+                "to know what is far apart"
+            )
+        if ends[0] == ends[-1]:
+            early = random.choice(np.flatnonzero(self.left >= apart), number)
+            late = random.integers(np.searchsorted(self.steps, self.steps[early] + apart), len(ends))
+            swap = random.random(number) < 0.5
+            return np.where(swap, late, early), np.where(swap, early, late)
+        first, second = np.empty(0, np.int64), np.empty(0, np.int64)
+        while len(first) < number:  # with two episodes or more, few draws are in vain
+            a, b = random.integers(len(ends), size=(2, 2 * number))
+            far = (ends[a] != ends[b]) | (np.abs(self.steps[a] - self.steps[b]) >= apart)
+            first, second = np.append(first, a[far]), np.append(second, b[far])
+        return first[:number], second[:number]
+
     def apart(self, lag: int) -> tuple[Ints, Ints]:
         """All rows of two observations of one episode that are exactly `lag` steps apart: (m,) and (m,)."""
         clock = self._clock
@@ -142,14 +162,14 @@ def _prepare(values: NDArray[Any], name: str, flat: bool) -> tuple[NDArray[Any],
 
 
 def hold_out(data: Experience, rows: Rows) -> tuple[Rows, Rows]:
-    """The rows to train on and those to calibrate on: the last twentieth of the episodes, where there are 10 or more.
+    """The rows to train on and those to calibrate on: the last twentieth of the episodes, at least two.
 
-    Where there are fewer, both are all rows.
+    Where there are fewer than 10 episodes, both are all rows.
     """
     episodes = data.rows_by_episode()
     if len(episodes) < LEAST_EPISODES:
         return rows, rows
-    begin = episodes[-max(1, len(episodes) // 20)].start
+    begin = episodes[-max(2, len(episodes) // 20)].start
     kept, held_out = rows.part(slice(begin)), rows.part(slice(begin, None))
     return (kept, held_out) if kept.left.any() and held_out.left.any() else (rows, rows)
 
