@@ -11,6 +11,7 @@ from .memory import (
     Attributes,
     Belief,
     Certificate,
+    Choice,
     CleanupPolicy,
     Distance,
     Edges,
@@ -24,6 +25,7 @@ from .memory import (
     SparseGraphicalMemory,
     Stats,
     ThresholdChoice,
+    choose,
     choose_threshold,
 )
 
@@ -36,6 +38,7 @@ __all__ = [
     "Attributes",
     "Belief",
     "Certificate",
+    "Choice",
     "CleanupPolicy",
     "Distance",
     "DistanceError",
@@ -62,6 +65,7 @@ __all__ = [
     "UnknownEdge",
     "UnknownNode",
     "__version__",
+    "choose",
     "choose_threshold",
     "cleanup",
     "collect",

@@ -14,6 +14,7 @@ from sgm.errors import (
 from .attributes import Attributes
 from .build import ExtendReport
 from .certificate import Certificate
+from .choose import Choice, choose
 from .distance import Distance
 from .events import Events
 from .graph import Edges
@@ -28,6 +29,7 @@ __all__ = [
     "Attributes",
     "Belief",
     "Certificate",
+    "Choice",
     "CleanupPolicy",
     "Distance",
     "DistanceError",
@@ -50,5 +52,6 @@ __all__ = [
     "Tree",
     "UnknownEdge",
     "UnknownNode",
+    "choose",
     "choose_threshold",
 ]

@@ -1,0 +1,427 @@
+"""Choosing the settings of a memory from data: MaxDist, τ_a, k and the number of nodes, with the reasons.
+
+1. Noise. What the distance says of observations one step apart: thresholds under it mean nothing.
+2. MaxDist: how far the controller is good, by the data's own actions, in steps of the distance; without a controller
+   half of where the distance is clipped (`far`), without that 10 steps, the paper's. At least three times the noise.
+3. τ_a: a third of MaxDist, and at least the noise of a whole row of distances, so that neighbours merge.
+4. Graphs are built over a part of the observations until one is connected: with a smaller τ_a first, which keeps more
+   nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a.
+5. k: the fewest successors that leave the graph connected and its ways hardly longer than without the filter.
+6. The memory is built over all observations, or over as many as asked for.
+
+It sees observations, distances and recorded actions, and never an outcome of navigation. Which edges walls block cannot
+be seen from data: an agent finds out, see `sgm.cleanup`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import dijkstra
+
+from sgm.errors import InputError, MemoryWarning
+from sgm.progress import progress_bar
+
+from .arrays import Ints
+from .build import Builder
+from .choose_measures import Rows, measure_distance, measure_reach
+from .distance import Distance, far_of
+from .events import EventLog
+from .given import OF_THE_DATA, unpack
+from .graph import Graph
+from .memory import SparseGraphicalMemory
+from .nodes import Nodes
+from .planner import Planner
+from .policies import CleanupPolicy, FirstFailure
+from .settings import Settings, number, whole
+from .single_steps import ONE_STEP, measure
+from .stats import look_at
+from .threshold import _Buffer, _keeping
+
+PAPER = 10.0  # MaxDist of the paper, steps
+FINEST, COARSEST = 1 / 8, 0.6  # least and greatest τ_a, as shares of MaxDist
+FILTERS = (5, 8, 12, 20)  # values of k that are tried
+STRETCH = 1.1  # how much longer ways may be for the filter, in the middle
+_GOALS = 24  # goals of the ways that are compared
+_PART = 512  # observations between two looks at the node count
+_PLAIN = FirstFailure()  # prices are weights, as long as nothing was tried
+
+
+@dataclasses.dataclass(frozen=True)
+class Try:
+    """One graph that was built on the way to a choice, without the k-nearest filter.
+
+    Attributes:
+        max_dist: MaxDist, steps.
+        tau_a: τ_a, steps.
+        observations: how many it was built over.
+        nodes: its nodes; if not `complete`, those it had when it was given up for having too many.
+        connected: share of its nodes in the largest strongly connected component; 0 if not complete.
+        complete: whether it was built to its end.
+    """
+
+    max_dist: float
+    tau_a: float
+    observations: int
+    nodes: int
+    connected: float
+    complete: bool
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Choice:
+    """Settings for a memory, the memory, and why they were chosen.
+
+    Attributes:
+        memory: built over the data with these settings.
+        max_dist: MaxDist, steps.
+        tau_a: τ_a, steps.
+        tau_p: the perceptual check; None: off.
+        k: successors kept for each node; None: all.
+        noise: standard deviation of the distance over one step, steps; NaN if nothing tells.
+        reach: steps over which the controller is good; None if that is not known.
+        connected: share of the nodes in the largest strongly connected component.
+        why: the reasons, a sentence each.
+        tried: the graphs that were built on the way.
+        rows: (n,) int64 which of the given observations the memory was built over.
+        seconds: wall time, s.
+    """
+
+    memory: SparseGraphicalMemory
+    max_dist: float
+    tau_a: float
+    tau_p: float | None
+    k: int | None
+    noise: float
+    reach: float | None
+    connected: float
+    why: list[str]
+    tried: list[Try]
+    rows: Ints
+    seconds: float
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What to give to `SparseGraphicalMemory` for the same memory."""
+        return {"tau_a": self.tau_a, "tau_p": self.tau_p, "max_dist": self.max_dist, "k": self.k}
+
+    @property
+    def nodes(self) -> int:
+        """Number of nodes."""
+        return len(self.memory)
+
+    def __repr__(self) -> str:
+        """The settings, and a line for each reason."""
+        chosen = f"max_dist={self.max_dist:.4g}, tau_a={self.tau_a:.4g}, tau_p={self.tau_p}, k={self.k}"
+        size = f"{self.nodes:,} nodes of {len(self.rows):,} observations, {self.connected:.1%} of them connected"
+        return "\n".join([f"<Choice {chosen}: {size}", *(f"  {reason}" for reason in self.why), f"  {self.memory!r}>"])
+
+    def asdict(self) -> dict[str, Any]:
+        """Plain numbers and sentences, ready for JSON."""
+        names = ("max_dist", "tau_a", "tau_p", "k", "nodes", "reach", "connected", "why", "seconds")
+        noise = self.noise if math.isfinite(self.noise) else None
+        tried = [dataclasses.asdict(each) for each in self.tried]
+        return {**{name: getattr(self, name) for name in names}, "noise": noise, "tried": tried}
+
+
+def choose(
+    data: Any,
+    distance: Distance,
+    controller: Any = None,
+    *,
+    nodes: int = 1_000,
+    reach: float | None = None,
+    max_dist: float | None = None,
+    tau_a: float | None = None,
+    k: int | str | None = "auto",
+    connected: float = 0.98,
+    most: int = 20_000,
+    sample: int = 4_000,
+    keep_observations: bool | None = None,
+    policy: str | CleanupPolicy = "first-failure",
+    seed: int = 0,
+    progress: bool = True,
+) -> Choice:
+    """Propose MaxDist, τ_a, k and a number of nodes for a memory over this data, and build it.
+
+    The procedure is described at the top of this module. A `MemoryWarning` says so if no graph was connected.
+
+    Args:
+        data: an `sgm.Experience`; or (n, ...) observations, whose noise and whose edges in time are not known.
+        distance: see `SparseGraphicalMemory`.
+        controller: what will follow the plans: a function of observations and targets, compared with the actions of
+            the data; or a report with `lags`, `controller` and `constant`, as `sgm.controllers` makes for held-out
+            episodes. None: not asked.
+        nodes: most nodes.
+        reach: steps over which the controller is good, if you know it.
+        max_dist: MaxDist, if you know it.
+        tau_a: τ_a, if you know it.
+        k: successors kept for each node, if you know it; None keeps all.
+        connected: share of the nodes in one strongly connected component that is enough.
+        most: observations that the memory is built over, at most: of longer data every so many, and whole episodes.
+        sample: observations that graphs are tried with.
+        keep_observations: keep each node's observation. None: if the data has no achieved goals, since nodes must have
+            something to send the controller to.
+        policy: cleanup policy of the memory.
+        seed: of samples.
+        progress: show progress bars.
+    """
+    begin = time.perf_counter()
+    rows = Rows.of(data)
+    if distance is None or not rows.number:
+        raise InputError(f"got {rows.number} observations and distance {distance!r}: expected some, and a distance")
+    search = _Search(rows, distance, whole("nodes", nodes, 1), number("connected", connected, high=1.0), seed)
+    search.begin(controller, reach, max_dist, tau_a)
+    chosen = rows.thinned(whole("most", most, 1), max(1, int(search.max_dist / 2)))
+    if len(chosen) < rows.number:
+        search.say(f"The memory is built over {len(chosen):,} of {rows.number:,} observations (most={most:,}).")
+    observations, episode, attributes, _, _ = unpack(data, OF_THE_DATA)
+    parts = observations if len(chosen) == rows.number else _Part(observations, chosen)
+    with progress_bar(shown=progress, total=len(chosen), desc="embed", unit="obs", leave=False) as bar:
+        search.buffer = _Buffer(distance, None, parts, bar)
+    search.chosen = chosen
+    with progress_bar(shown=progress, desc="choose", unit="graph", leave=False) as bar:
+        found, kept = search.run(whole("sample", sample, 1), fixed_tau=tau_a is not None, k=k, bar=bar)
+    with progress_bar(shown=progress, total=len(chosen), desc="build", unit="obs") as bar:
+        builder = search.finish(found, kept, bar)
+    keep = attributes is None or "achieved_goal" not in attributes if keep_observations is None else keep_observations
+    memory = _memory(distance, policy, builder, parts if keep else None)
+    stream = chosen[builder.nodes.stream.values]
+    for name, values in (attributes or {}).items():
+        memory.attributes[name] = np.asarray(values)[stream]
+    if episode is not None:
+        memory.attributes[ONE_STEP] = measure(distance, builder.nodes.embedding, stream, observations, rows.episodes)
+    share = memory.largest_part() / len(memory)
+    settings = builder.settings
+    given = look_at(len(memory), len(chosen), settings, len(memory.edges().source), memory.largest_part(), asked=True)
+    if given:
+        warnings.warn("; ".join(given), MemoryWarning, stacklevel=2)
+    search.say(
+        f"{len(memory):,} nodes: what these settings keep of {len(chosen):,} observations; {share:.1%} of them are in "
+        "one strongly connected component."
+    )
+    seconds = time.perf_counter() - begin
+    numbers = settings.max_dist, settings.tau_a, None, kept, search.measured.noise, search.reach, share
+    return Choice(memory, *numbers, search.why, search.tried, chosen, seconds)
+
+
+class _Part:
+    """Some of the observations, read when they are asked for."""
+
+    def __init__(self, observations: Any, rows: Ints) -> None:
+        self.observations, self.rows = observations, rows
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, part: Any) -> NDArray[Any]:
+        return np.asarray(self.observations[self.rows[part]])
+
+
+def _memory(distance: Distance, policy: Any, built: Builder, observations: Any) -> SparseGraphicalMemory:
+    """A memory over the distance given, from a graph that was built over row numbers."""
+    settings = built.settings
+    keep = observations is not None
+    facts: dict[str, Any] = {"tau_p": None, "max_dist": settings.max_dist, "tau_a": settings.tau_a, "k": settings.k}
+    memory = SparseGraphicalMemory(distance, policy=policy, keep_observations=keep, **facts)
+    nodes = _keeping(built.nodes, np.asarray(observations[built.nodes.stream.values])) if keep else built.nodes
+    held = memory.settings, memory.policy, nodes, built.graph, built.log, built.tail
+    memory._set_up(distance, None, *held)
+    return memory
+
+
+class _Search:
+    """The search for settings."""
+
+    buffer: _Buffer
+    chosen: Ints
+
+    def __init__(self, rows: Rows, distance: Distance, nodes: int, connected: float, seed: int) -> None:
+        self.rows, self.distance, self.most_nodes, self.connected, self.seed = rows, distance, nodes, connected, seed
+        self.why: list[str] = []
+        self.tried: list[Try] = []
+
+    def say(self, sentence: str) -> None:
+        self.why.append(sentence)
+
+    # -- what the data says ------------------------------------------------------------------------------------------
+
+    def begin(self, controller: Any, reach: float | None, max_dist: float | None, tau_a: float | None) -> None:
+        """Measure the distance and choose where to begin."""
+        self.measured = measure_distance(self.rows, self.distance, self.seed)
+        far = far_of(self.distance)
+        self.far = far if far is not None and self.measured.greatest >= 0.9 * far else math.inf
+        self.reach = None if reach is None else number("reach", reach)
+        self.given, self.tau_a = max_dist is not None, tau_a
+        if max_dist is not None:
+            self.max_dist = number("max_dist", max_dist)
+            self.say(f"MaxDist {self.max_dist:.4g}: given.")
+        else:
+            self.max_dist = self._from_reach(controller)
+        self._respect_noise()
+
+    def _from_reach(self, controller: Any) -> float:
+        if self.reach is None and controller is not None:
+            self.reach = measure_reach(self.rows, controller, self.seed)
+            if self.reach is None:
+                self.say("The controller cannot be compared: the data has no actions, or it tells none apart.")
+        if self.reach is not None:
+            steps = self.measured.over(self.reach)
+            start = min(steps, 0.8 * self.far)
+            self.say(
+                f"MaxDist {start:.4g}: the controller is good over {self.reach:g} steps, which the distance says are "
+                f"{steps:.4g}."
+            )
+            return start
+        if self.far < math.inf:
+            self.say(f"MaxDist {self.far / 2:.4g}: half of the {self.far:.4g} steps up to which the distance tells.")
+            return self.far / 2
+        self.say(f"MaxDist {PAPER:g}: the paper's; neither a controller nor `distance.far` says more.")
+        return PAPER
+
+    def _respect_noise(self) -> None:
+        noise = self.measured.noise
+        if not math.isfinite(noise):
+            self.say("Noise of the distance: not known, the data has no episodes.")
+            return
+        self.say(f"Noise of the distance: {noise:.3g} steps over one step.")
+        least = min(3 * noise, 0.8 * self.far)
+        if not self.given and self.max_dist < least:
+            self.say(f"MaxDist is raised to {least:.4g}, three times the noise: shorter edges would be chance.")
+            self.max_dist = least
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    def run(self, sample: int, *, fixed_tau: bool, k: int | str | None, bar: Any) -> tuple[Try, int | None]:
+        """The best of the graphs over a part of the observations, and k for it."""
+        part = self.rows.among(self.chosen, sample)
+        best: tuple[Try, Builder] | None = None
+        for max_dist, tau_a in self._candidates(fixed_tau):
+            found, builder = self._try(max_dist, tau_a, part, bar)
+            if best is None or (found.complete, found.connected) > (best[0].complete, best[0].connected):
+                best = found, builder
+            if found.complete and found.connected >= self.connected:
+                break
+        assert best is not None
+        found, builder = best
+        if not found.complete:
+            found, builder = self._try(found.max_dist, found.tau_a, part, bar, math.inf)
+        self._explain(found)
+        return found, self._filter(builder, k)
+
+    def _candidates(self, fixed_tau: bool) -> Any:
+        """Pairs of MaxDist and τ_a, in the order in which they are tried; those before tell which come next."""
+        longest = 0.8 * self.far
+        for factor in (1.0,) if self.given else (1.0, 1.4, 2.0):
+            max_dist = self.max_dist * factor
+            if factor > 1 and (max_dist > longest or self.tried[-1].connected >= self.connected):
+                return
+            if fixed_tau:
+                assert self.tau_a is not None
+                yield max_dist, self.tau_a
+                continue
+            floor = min(self.measured.row_noise(max_dist), COARSEST * max_dist)
+            tau_a = max(max_dist / 3, floor)
+            while True:
+                yield max_dist, tau_a
+                last, following = self.tried[-1], tau_a * (0.7 if self.tried[-1].complete else 1.3)
+                turns = len(self.tried) > 1 and self.tried[-2].max_dist == max_dist
+                turns = turns and self.tried[-2].complete != last.complete
+                if turns or not FINEST * max_dist <= following <= COARSEST * max_dist:
+                    break
+                tau_a = following
+
+    def _try(
+        self, max_dist: float, tau_a: float, part: Ints, bar: Any, limit: float | None = None
+    ) -> tuple[Try, Builder]:
+        limit = self.most_nodes if limit is None else limit
+        settings = Settings(tau_a=tau_a, tau_p=math.inf, max_dist=max_dist, k=None)
+        builder, complete = self._build(settings, part, limit)
+        size = len(builder.nodes)
+        share = Planner(builder.graph, _PLAIN).largest_part() / size if complete else 0.0
+        found = Try(max_dist, tau_a, len(part), size, share, complete)
+        self.tried.append(found)
+        bar.set_postfix_str(f"max_dist={max_dist:.4g}, tau_a={tau_a:.4g}: {size} nodes", refresh=False)
+        bar.update()
+        return found, builder
+
+    def _build(self, settings: Settings, part: Ints, limit: float, bar: Any = None) -> tuple[Builder, bool]:
+        """Take in these places of the chosen rows, in order; False if given up for holding too many nodes."""
+        builder = Builder(Nodes(), Graph(), EventLog(), settings)
+        builder.graph.set_filter(settings.k)
+        rows, silent = self.chosen[part], bar if bar is not None else progress_bar(shown=False)
+        episodes, steps = self.rows.episodes, self.rows.steps
+        for low in range(0, len(part), _PART):
+            here = slice(low, low + _PART)
+            times = episodes[rows[here]] if self.rows.walks else None
+            builder.extend(self.buffer, None, part[here], times, {}, None, builder.mark(), silent, steps[rows[here]])
+            if len(builder.nodes) > limit:
+                return builder, False
+        return builder, True
+
+    def _explain(self, found: Try) -> None:
+        if self.tau_a is not None:
+            self.say(f"τ_a {found.tau_a:.4g}: given.")
+            return
+        floor = self.measured.row_noise(found.max_dist)
+        because = "a third of MaxDist" if found.tau_a <= found.max_dist / 3 * 1.001 else "as coarse as needed"
+        if floor > found.max_dist / 3 and abs(found.tau_a - floor) < 1e-6 * floor:
+            because = "the noise of a row of distances one step apart, below which neighbours would not merge"
+        if len(self.tried) > 1:
+            because += f", after {len(self.tried)} graphs"
+        self.say(
+            f"τ_a {found.tau_a:.4g}: {because}; over {found.observations:,} observations {found.nodes:,} nodes, "
+            f"{found.connected:.1%} connected."
+        )
+        if found.max_dist > self.max_dist:
+            self.say(f"MaxDist is raised to {found.max_dist:.4g}: below it the graph falls apart.")
+        if found.connected < self.connected:
+            self.say(
+                f"No graph had {self.connected:.0%} of its nodes connected: collect more, or give a larger max_dist."
+            )
+
+    def _filter(self, builder: Builder, k: int | str | None) -> int | None:
+        if k != "auto":
+            self.say(f"k {k}: given.")
+            return None if k is None else whole("k", k, 1)
+        planner = Planner(builder.graph, _PLAIN)
+        full, ways = planner.largest_part(), self._ways(planner, builder)
+        for kept in FILTERS:
+            builder.graph.set_filter(kept)
+            share, mine = planner.largest_part() / max(1, full), self._ways(planner, builder)
+            both = np.isfinite(ways) & np.isfinite(mine) & (ways > 0)
+            stretch = float(np.median(mine[both] / ways[both])) if both.any() else 1.0
+            if share >= 0.99 and stretch <= STRETCH:
+                self.say(f"k {kept}: with fewer the graph falls apart or ways get longer; here {stretch:.2f} times.")
+                return kept
+        self.say(f"k None: with {FILTERS[-1]} successors the graph falls apart, or ways get {STRETCH} times longer.")
+        return None
+
+    def _ways(self, planner: Planner, builder: Builder) -> NDArray[np.float64]:
+        """(goals, V) steps to some nodes from all."""
+        random = np.random.default_rng(self.seed)
+        size = len(builder.nodes)
+        goals = random.choice(size, min(size, _GOALS), replace=False)
+        return np.asarray(dijkstra(planner.matrix("distance"), indices=goals))
+
+    def finish(self, found: Try, k: int | None, bar: Any) -> Builder:
+        """The graph over all chosen observations; with a larger τ_a if it would have too many nodes."""
+        tau_a, everything = found.tau_a, np.arange(len(self.chosen))
+        while True:
+            settings = Settings(tau_a=tau_a, tau_p=math.inf, max_dist=found.max_dist, k=k)
+            coarser = tau_a * 1.2
+            last = self.tau_a is not None or coarser > COARSEST * found.max_dist
+            builder, complete = self._build(settings, everything, math.inf if last else self.most_nodes, bar)
+            if complete:
+                return builder
+            self.say(
+                f"τ_a is raised to {coarser:.4g}: with all observations there were over {self.most_nodes:,} nodes."
+            )
+            bar.reset()
+            tau_a = coarser
