@@ -178,6 +178,27 @@ def test_known_critics_give_exact_steps(returns):
     assert Returns(0.9, 0.0, 1.0, ends=False).value(3) == pytest.approx(8.1)
 
 
+def test_steps_that_critics_add_to_every_distance_are_measured_and_taken_off(data, tmp_path: Path):
+    class Late(Known):
+        def forward(self, seen, actions):
+            gap = (seen["achieved_goal"] - seen["desired_goal"]).abs()
+            return (torch.tensor([[self.returns.value(float(2 * g + 1 + 3))] for g in gap]),)
+
+    returns = Returns(0.9)
+    networks = GoalPolicy.of(make("SAC"), [1], None)
+    trained, networks.policy.critic = networks.policy.critic, Late(returns)
+    distance = SB3Distance(networks, returns)
+    starts = distance.embed(np.array([[0.0, 0.5]], np.float32))
+    goals = distance.embed_goal(np.array([[0.5], [1.5], [5.0]], np.float32))
+    np.testing.assert_allclose(distance(starts, goals), [[4, 6, 13]], rtol=1e-3)
+    distance.measure(data)
+    assert distance.offset == pytest.approx(3, abs=1e-3) and distance.far == pytest.approx(11, abs=1.0)
+    np.testing.assert_allclose(distance(starts, goals), [[1, 3, min(10, distance.far)]], rtol=1e-3)
+    networks.policy.critic = trained
+    distance.save(tmp_path / "d.safetensors")
+    assert SB3Distance.load(tmp_path / "d.safetensors").offset == distance.offset
+
+
 def test_what_is_achieved_is_seen_from_data_from_the_replay_buffer_or_told(data):
     fresh = make("SAC")
     fresh.replay_buffer = None
