@@ -3,7 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from . import controllers, distances
+from . import controllers, data, distances
 from .data import Experience
 from .distances.table import TableDistance
 from .errors import DistanceError, EmptyMemory, InputError, NoPath, SGMError, StoreError, UnknownEdge, UnknownNode
@@ -70,6 +70,7 @@ __all__ = [
     "cleanup",
     "collect",
     "controllers",
+    "data",
     "distances",
     "evaluate",
 ]

@@ -26,7 +26,7 @@ DISTANCES = {
     "regression": ("sgm.distances.regression", "RegressionDistance"),
     "quasimetric": ("sgm.distances.quasimetric", "QuasimetricDistance"),
     "contrastive": ("sgm.distances.contrastive", "ContrastiveDistance"),
-    "closeness": ("sgm.distances.closeness", "ClosenessDistance"),
+    "closeness": ("sgm.distances.sptm", "ClosenessDistance"),
 }
 DISTANCE, CONTROLLER, MEMORY = "memory_distance.safetensors", "controller.safetensors", "memory.sgm"
 BUILT = "memory-built.sgm"

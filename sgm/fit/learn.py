@@ -9,14 +9,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import sgm
 from sgm.benchmarks.plots import pyplot
 from sgm.errors import MissingExtra
+from sgm.learning.pairs import as_rows
 
 from . import source as sources
 from .build import build
-from .folder import CONTROLLER, DISTANCE, MEMORY, Record, claim, load_distance, plain
-from .report import write_report
+from .folder import CONTROLLER, DISTANCE, DISTANCES, MEMORY, Record, claim, load_distance, plain
+from .report import keep_places, write_report
 from .settings import FitSettings
 from .source import Source
 
@@ -56,7 +59,8 @@ class Fit:
         distance = self._distance(data)
         controller = self._controller(data)
         self._memory(data, distance, controller)
-        path = write_report(self.out, data)
+        keep_places(self.out, data)
+        path = write_report(self.out)
         self.say(f"report: {path}")
         print(self._next_steps())
         return path
@@ -79,9 +83,10 @@ class Fit:
         if self._has("distance", DISTANCE):
             return load_distance(self.out, self.record.stages["distance"]["kind"])
         with self._stage("distance") as facts:
-            distance = self._train(f"sgm.distances.{kind}", data, "distance")
+            distance = self._train(DISTANCES[kind][0], data, "distance")
             distance.save(self.out / DISTANCE)
-            facts |= {"kind": kind, "noise": float(distance.noise), "far": float(getattr(distance, "far", float("nan")))}
+            facts |= {"kind": kind, "noise": float(distance.noise), "far": float(distance.far)}
+            facts["curve"] = distance_curve(data, distance, self.settings.seed)
         self.say(f"distance ({kind}): noise {distance.noise:.2f} steps, ends at {facts['far']:.0f} steps")
         self._forget_checkpoint("distance")
         return distance
@@ -154,6 +159,35 @@ class Fit:
 def is_image(data: sgm.Experience) -> bool:
     """Whether observations are images."""
     return data.observations.ndim >= 3
+
+
+def distance_curve(data: sgm.Experience, distance: Any, seed: int, samples: int = 300) -> dict[str, Any]:
+    """What a distance says of observations of an episode, by the steps between them, and of different episodes."""
+    random = np.random.default_rng(seed)
+    rows = as_rows(data, distance.config.encoder)
+    longest = max(1, min(int(1.5 * distance.far), int(rows.left.max())))
+    found: dict[str, Any] = {"lags": [], "low": [], "median": [], "high": []}
+    for lag in np.unique(np.rint(np.linspace(1, longest, 24)).astype(int)).tolist():
+        first, second = rows.apart(lag)
+        if len(first):
+            chosen = random.choice(len(first), samples)
+            steps = _between(data, distance, first[chosen], second[chosen])
+            found["lags"].append(lag)
+            for name, share in (("low", 0.1), ("median", 0.5), ("high", 0.9)):
+                found[name].append(float(np.quantile(steps, share)))
+    first, second = random.integers(len(data), size=(2, 4 * samples))
+    other = data.episodes[first] != data.episodes[second]
+    far = _between(data, distance, first[other], second[other]) if other.any() else np.array([distance.far])
+    return {**found, "others": float(np.median(far))}
+
+
+def _between(data: sgm.Experience, distance: Any, first: Any, second: Any) -> Any:
+    """(n,) distances from (n,) rows to (n,) rows."""
+    embed_goal = getattr(distance, "embed_goal", distance.embed)
+    starts, goals = distance.embed(data.observations[first]), embed_goal(data.goals[second])
+    if hasattr(distance, "pairs"):
+        return distance.pairs(starts, goals)
+    return np.array([float(distance(starts[row : row + 1], goals[row : row + 1])[0, 0]) for row in range(len(starts))])
 
 
 def require_extras() -> None:

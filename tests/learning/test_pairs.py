@@ -47,7 +47,7 @@ def test_all_pairs_at_a_lag_are_found(data, lag):
 
 
 def test_whole_experience_is_drawn_from_as_ever():
-    """First rows evenly among those that have a next one, then 1 to `reach` steps ahead, to the episode's end at most."""
+    """First rows evenly among those that have a next one, then 1 to `reach` steps ahead, not past the end."""
     left = np.concatenate([np.arange(length)[::-1] for length in LENGTHS])
     expected = np.random.default_rng(1)
     first = expected.choice(np.flatnonzero(left), 500)
