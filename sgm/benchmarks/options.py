@@ -135,4 +135,4 @@ def _how(field: dataclasses.Field[Any], kind: Any) -> dict[str, Any]:
 
 def _help(field: dataclasses.Field[Any], default: Any, listed: str = "") -> str:
     text = field.metadata["help"] + (f": some{listed}" if listed else "")
-    return (text if default is None else f"{text} (default: {default})").replace("%", "%%")
+    return (text if default is None or default == "" else f"{text} (default: {default})").replace("%", "%%")

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 import sgm
-from sgm.benchmarks.engine import one_thread
-from sgm.benchmarks.provenance import provenance
 from sgm.benchmarks.checks import COUNT
+from sgm.benchmarks.provenance import provenance
 from sgm.benchmarks.results import read_object, write_json
 from sgm.benchmarks.seeds import Purpose, seed_for
+from sgm.benchmarks.threads import one_thread
 from sgm.navigation import Cleaner
 
 from .environment import make_env

@@ -99,7 +99,9 @@ class _Page:
         ]  # fmt: skip
         if self.has_images:
             text = "The memory with the images of some nodes; " + self.layout.about + "."
-            drawn.append(Figure("images", text, lambda path: figures.image_map(path, self.graph, self.layout), wide=True))
+            drawn.append(
+                Figure("images", text, lambda path: figures.image_map(path, self.graph, self.layout), wide=True)
+            )
         why = self.stage("memory").get("why") or []
         return Section("The memory", [Figures(drawn), *(Note(str(reason)) for reason in why)])
 
@@ -112,9 +114,7 @@ class _Page:
         if plan is None:
             return Section("A plan", [])
         text = f"A plan from node {plan.nodes[0]} to node {plan.nodes[-1]}, about as far apart as any; {self.layout.about}."
-        drawn = [
-            Figure("plan", text, lambda path: figures.plan_map(path, self.graph, self.layout, self.seen, plan))
-        ]
+        drawn = [Figure("plan", text, lambda path: figures.plan_map(path, self.graph, self.layout, self.seen, plan))]
         if self.has_images:
             titles = plan_titles(plan)
             drawn.insert(0, Figure("plan_images", "The same plan as the images of its nodes.",
@@ -170,9 +170,7 @@ def _by_task(each: Mapping[str, Any]) -> Table | None:
     if not results:
         return None
     tasks = list(dict.fromkeys(task for result in results.values() for task in result))
-    lines = [
-        [Cell(name), *(Cell(_share(result.get(task))) for task in tasks)] for name, result in results.items()
-    ]
+    lines = [[Cell(name), *(Cell(_share(result.get(task))) for task in tasks)] for name, result in results.items()]
     return Table(["Task", *tasks], lines, f"{each['env']} by task")
 
 
