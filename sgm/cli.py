@@ -48,7 +48,7 @@ def _complain(text: str, code: int) -> int:
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of a command line; the options of `sgm run`, `sgm fit` and so on are added only if that is what is given."""
+    """The parser of a command line; of `sgm run`, `sgm fit` and so on, the options of the one given only."""
     parser = argparse.ArgumentParser(
         prog="sgm",
         description="Sparse Graphical Memory: a small, correct, self-repairing map for agents that plan from raw "

@@ -85,7 +85,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Any], out: Path) -> 
 
 
 def add_fields(parser: argparse.ArgumentParser, kind: type[Any]) -> dict[str, Any]:
-    """Add a flag for every field of a settings dataclass; the groups of flags by name, one for the folder among them."""
+    """Add a flag for every field of a settings dataclass; the groups of flags by name, "folder" among them."""
     groups = {name: parser.add_argument_group(name) for name in (RUN, EVALUATION, MEMORY, TRAINING, "folder")}
     types = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):

@@ -1,1 +1,1 @@
-"""From a source of experience to an agent in a folder, with a page about it: `sgm fit`, `evaluate`, `cleanup`, `plan`."""
+"""From a source of experience to an agent in a folder, with a page about it."""

@@ -20,8 +20,8 @@ _SOURCES = """sources:
   images:FOLDER  walks: each sub-folder of PNG or JPEG images, or each video, is one (extra images)
   FILE.npz       what sgm.data.save has written, or arrays of your own; a folder of .npy files too
 
-Sources without actions, such as images, give a memory, plans and a map, but no controller. An interrupted command that is
-repeated goes on where it was.
+Sources without actions, such as images, give a memory, plans and a map, but no controller. An interrupted command
+that is repeated goes on where it was.
 
 example: sgm fit gym:PointMaze_Large-v3 --out agent"""
 
@@ -66,9 +66,9 @@ def _fit(options: argparse.Namespace) -> None:
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     parser.usage = "sgm evaluate AGENT --env ID [options]"
     parser.description = (
-        "Run episodes of the agent, and of its controller alone with the same starts and goals, count successes, and add "
-        "them to the agent's page. Results are kept in AGENT/evaluations. Repeated with the same settings, an interrupted "
-        "evaluation goes on, and more --episodes add to those that were run."
+        "Run episodes of the agent, and of its controller alone with the same starts and goals, count successes, and "
+        "add them to the agent's page. Results are kept in AGENT/evaluations. Repeated with the same settings, an "
+        "interrupted evaluation goes on, and more --episodes add to those that were run."
     )
     _add_agent(parser)
     groups = add_fields(parser, EvaluateSettings)
@@ -86,9 +86,9 @@ def _evaluate(options: argparse.Namespace) -> None:
 def _add_cleanup(parser: argparse.ArgumentParser) -> None:
     parser.usage = "sgm cleanup AGENT --env ID [options]"
     parser.description = (
-        "Send robots from node to node in an environment; edges that fail are removed from the agent's memory. The memory "
-        "as it was built stays in AGENT/memory-built.sgm. Repeated, an interrupted cleanup goes on, and with more --steps "
-        "a finished one does."
+        "Send robots from node to node in an environment; edges that fail are removed from the agent's memory. The "
+        "memory as it was built stays in AGENT/memory-built.sgm. Repeated, an interrupted cleanup goes on, and with "
+        "more --steps a finished one does."
     )
     _add_agent(parser)
     groups = add_fields(parser, CleanupSettings)
@@ -108,9 +108,9 @@ def _cleanup(options: argparse.Namespace) -> None:
 def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.usage = "sgm plan AGENT START GOAL [--out FILE.png]"
     parser.description = (
-        "Plan on an agent's memory. START and GOAL are node numbers, image files, or coordinates such as 3.5,-1 (position, "
-        "goal or observation). The plan is printed, and drawn as the images of its nodes, or as a map. Before coordinates "
-        "that begin with a minus write --, as in sgm plan AGENT -- -1,2 3,4."
+        "Plan on an agent's memory. START and GOAL are node numbers, image files, or coordinates such as 3.5,-1 "
+        "(position, goal or observation). The plan is printed, and drawn as the images of its nodes, or as a map. "
+        "Before coordinates that begin with a minus write --, as in sgm plan AGENT -- -1,2 3,4."
     )
     _add_agent(parser)
     parser.add_argument("start", metavar="START", help="where the plan begins")

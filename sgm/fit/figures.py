@@ -60,7 +60,7 @@ def plan_map(
     plots.save(figure, path)
 
 
-def strip(path: Path, images: NDArray[Any], titles: Sequence[str], title: str, columns: int = 8) -> None:
+def strip(path: Path, images: NDArray[Any], titles: Sequence[str], title: str = "", columns: int = 8) -> None:
     """Images in rows, in order, each with a title; of many, some that are spread evenly, the ends among them."""
     chosen = np.unique(np.rint(np.linspace(0, len(images) - 1, min(len(images), _MOST_IMAGES))).astype(int))
     columns = min(columns, len(chosen))
@@ -107,7 +107,11 @@ def image_map(path: Path, memory: sgm.SparseGraphicalMemory, layout: Layout, num
     for node in spread(layout.places, min(number, len(images))):
         picture = OffsetImage(as_picture(images[node]), zoom=zoom, interpolation="nearest")
         frame = {"edgecolor": plots.NODE, "linewidth": 0.8}
-        axes.add_artist(AnnotationBbox(picture, layout.places[node, ::-1], pad=0.12, bboxprops=frame, zorder=5))
+        axes.add_artist(
+            AnnotationBbox(
+                picture, (layout.places[node, 1], layout.places[node, 0]), pad=0.12, bboxprops=frame, zorder=5
+            )
+        )
     low, high = layout.places.min(axis=0), layout.places.max(axis=0)
     margin = 0.06 * np.maximum(high - low, 1e-6)
     axes.set_xlim(low[1] - margin[1], high[1] + margin[1])

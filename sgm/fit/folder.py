@@ -1,7 +1,7 @@
 """The folder of an agent: what `sgm fit` writes into it, what of it is finished, and the agent read back.
 
-`settings.json`: what was asked for. `fit.json`: the finished stages, each with its facts. `data.npz`: collected experience.
-`memory_distance.safetensors`, `controller.safetensors`, `memory.sgm` and `agent.json`: the agent, see
+`settings.json`: what was asked for. `fit.json`: the finished stages, each with its facts. `data.npz`: what was
+collected. `memory_distance.safetensors`, `controller.safetensors`, `memory.sgm` and `agent.json`: the agent, see
 `sgm.navigation.folder`; without actions there is no controller and no agent.json. `cleanup.json`: cleanup so far;
 `memory-built.sgm`: the memory before it. `evaluations/`: a file for each. `plans/`, `figures/`, `report.html`.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import sgm
+from sgm.benchmarks.checks import Shape
 from sgm.benchmarks.provenance import provenance
 from sgm.benchmarks.results import claim_folder, read_object, write_json
 
@@ -52,8 +53,8 @@ class Record:
     def __init__(self, folder: Path, command: str = "") -> None:
         """Read what is finished in a folder."""
         self.path = folder / "fit.json"
-        shape = {"stages": {}, "versions": {}}
-        self.content: dict[str, Any] = read_object(self.path, shape, _REMEDY) or {"stages": {}}  # type: ignore[arg-type]
+        shape: Shape = {"stages": {}, "versions": {}}
+        self.content: dict[str, Any] = read_object(self.path, shape, _REMEDY) or {"stages": {}}
         self.command = command
 
     @property

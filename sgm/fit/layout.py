@@ -35,8 +35,8 @@ class Layout(NamedTuple):
 def lay_out(memory: sgm.SparseGraphicalMemory) -> Layout:
     """Places for the nodes of a memory: true positions, then 2-D achieved goals or observations, else a layout."""
     for name, about in ((POSITION, "true positions"), (ACHIEVED_GOAL, "achieved goals")):
-        values = memory.attributes[name] if name in memory.attributes else None
-        if values is not None and values.ndim == 2 and values.shape[1] >= 2 and (name == POSITION or values.shape[1] == 2):  # fmt: skip
+        values = memory.attributes.get(name)
+        if values is not None and _is_flat(values, name == POSITION):
             return Layout(np.asarray(values[:, 1::-1], np.float64), f"nodes at their {about}", True)
     if memory.settings.keep_observations and memory.observations.shape[1:] == (2,):
         return Layout(np.asarray(memory.observations[:, ::-1], np.float64), "nodes at their observations", True)
@@ -51,9 +51,14 @@ def places_of(data: sgm.Experience) -> Floats | None:
     """(n, 2) places of observations, vertical coordinate first, as `lay_out` has those of nodes; None if unknown."""
     known: Mapping[str, Any] = {"position": data.positions, "goal": data.achieved_goals, "seen": data.observations}
     for name, values in known.items():
-        if values is not None and values.ndim == 2 and (values.shape[1] == 2 or (name == "position" and values.shape[1] > 2)):  # fmt: skip
+        if values is not None and _is_flat(values, name == "position"):
             return np.asarray(values[:, 1::-1], np.float64)
     return None
+
+
+def _is_flat(values: NDArray[Any], more: bool) -> bool:
+    """Whether values are (n, 2), or of more columns if the first two are x and y."""
+    return values.ndim == 2 and (values.shape[1] == 2 or (more and values.shape[1] > 2))
 
 
 def by_paths(number: int, edges: sgm.Edges) -> Floats:

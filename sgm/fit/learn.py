@@ -138,7 +138,9 @@ class Fit:
 
     def _stage(self, name: str) -> Any:
         """A stage whose facts are kept, unless they are already."""
-        return contextlib.nullcontext(dict(self.record.stages[name])) if name in self.record.stages else self.record.stage(name)  # fmt: skip
+        if name in self.record.stages:
+            return contextlib.nullcontext(dict(self.record.stages[name]))
+        return self.record.stage(name)
 
     def _has(self, stage: str, file: str) -> bool:
         """Whether a stage is finished; if only its file is missing, it is done again."""

@@ -63,10 +63,9 @@ def make_plan(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> sgm.P
         if start.node is not None and goal.node is not None:
             return memory.plan_nodes(start.node, goal.node)
         # An end that is no node is attached to the nodes that are near it.
-        if start.node is None and goal.node is None and _same_space(memory, start, goal):
+        if start.value is not None and goal.value is not None and _same_space(memory, start.value, goal.value):
             return memory.plan(start.value, goal.value)
-        nodes = [end.node if end.node is not None else _nearest(memory, end, at == 1) for at, end in enumerate((start, goal))]  # fmt: skip
-        return memory.plan_nodes(*nodes)
+        return memory.plan_nodes(_node(memory, start, False), _node(memory, goal, True))
     except sgm.EmptyMemory:
         raise
     except sgm.NoPath as error:
@@ -76,18 +75,22 @@ def make_plan(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> sgm.P
         ) from error
 
 
-def _same_space(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> bool:
+def _same_space(memory: sgm.SparseGraphicalMemory, start: NDArray[Any], goal: NDArray[Any]) -> bool:
     """Whether both ends are observations, which the memory attaches by itself."""
     kept = memory.observations.shape[1:] if memory.settings.keep_observations and len(memory) else None
-    shapes = {np.shape(start.value), np.shape(goal.value)}
+    shapes = {start.shape, goal.shape}
     return ACHIEVED_GOAL not in memory.attributes and kept is not None and shapes == {kept}
+
+
+def _node(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool) -> int:
+    return _nearest(memory, end, as_goal) if end.node is None else end.node
 
 
 def _nearest(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool) -> int:
     """The node nearest to an observation or a place."""
     value = np.asarray(end.value)
     for name in (POSITION, ACHIEVED_GOAL):
-        places = memory.attributes[name] if name in memory.attributes else None
+        places = memory.attributes.get(name)
         if places is not None and places.shape[1:] == value.shape:
             return int(np.linalg.norm(places.reshape(len(places), -1) - value.ravel(), axis=1).argmin())
     near = memory.localise(value[None], as_goals=as_goal)

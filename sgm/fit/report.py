@@ -70,17 +70,13 @@ class _Page:
 
     def success(self) -> Section:
         found = evaluations(self.folder)
-        lines, failures = [], []
-        for each in found:
-            for name, result in each["methods"].items():
-                low, high = result["ci95"]
-                success = Cell(f"{result['success_rate']:.1%}", f"[{low:.1%}, {high:.1%}]")
-                steps = NONE if result["mean_steps"] is None else f"{result['mean_steps']:.0f}"
-                args = ", ".join(f"{key}={value}" for key, value in (each.get("env_args") or {}).items())
-                cleaned = NONE if name != "agent" else f"{each['cleanup_steps']:,}"
-                cells = [Cell(each["env"], args), Cell(name), success, Cell(f"{result['episodes']:,}"), Cell(steps)]
-                lines.append([*cells, Cell(cleaned), Cell(f"{1000 * result['seconds_per_action']:.2f} ms"), Cell(str(each["seed"]))])  # fmt: skip
-                failures += [[Cell(each["env"]), Cell(name), Cell(reason), Cell(str(number))] for reason, number in result["reasons"].items()]  # fmt: skip
+        results = [(each, name, result) for each in found for name, result in each["methods"].items()]
+        lines = [_result_line(each, name, result) for each, name, result in results]
+        failures = [
+            [Cell(each["env"]), Cell(name), Cell(reason), Cell(str(number))]
+            for each, name, result in results
+            for reason, number in result["reasons"].items()
+        ]
         heads = ["Environment", "Method", "Success", "Episodes", "Steps to goal", "Cleanup steps", "Per action", "Seed"]
         parts: list[Any] = [Table(heads, lines)]
         if lines:
@@ -113,12 +109,12 @@ class _Page:
         plan = longest_plan(self.graph)
         if plan is None:
             return Section("A plan", [])
-        text = f"A plan from node {plan.nodes[0]} to node {plan.nodes[-1]}, about as far apart as any; {self.layout.about}."
+        text = f"From node {plan.nodes[0]} to node {plan.nodes[-1]}, about as far apart as any; {self.layout.about}."
         drawn = [Figure("plan", text, lambda path: figures.plan_map(path, self.graph, self.layout, self.seen, plan))]
         if self.has_images:
-            titles = plan_titles(plan)
-            drawn.insert(0, Figure("plan_images", "The same plan as the images of its nodes.",
-                                   lambda path: figures.strip(path, plan.waypoints, titles, ""), wide=True))  # fmt: skip
+            titles, about = plan_titles(plan), "The same plan as the images of its nodes."
+            shown = self.graph.observations[plan.nodes]
+            drawn.insert(0, Figure("plan_images", about, lambda path: figures.strip(path, shown, titles), wide=True))
         return Section("A plan", [Figures(drawn)])
 
     def cleanup(self) -> Section:
@@ -135,14 +131,17 @@ class _Page:
         parts: list[Any] = [Facts({name: value for name, value in shown.items() if value})]
         if curve := facts.get("curve"):
             limit = self.graph.settings.max_dist
-            text = "The learned distance against the steps between two observations of an episode. Episodes dawdle, so fewer steps than they took are no mistake."  # fmt: skip
+            text = (
+                "The learned distance against the steps between two observations of an episode. Episodes dawdle, so "
+                "that fewer steps than they took are no mistake."
+            )
             parts.append(Figures([Figure("distance", text, lambda path: figures.distance_curve(path, curve, limit))]))
         return Section("The distance", parts)
 
     def made_with(self) -> Section:
         record = self.fit.content
         seconds = {name: f"{facts['seconds']:.0f} s" for name, facts in self.fit.stages.items() if "seconds" in facts}
-        known = {name: record[name] for name in ("date", "machine") if name in record}
+        known: dict[str, Any] = {name: record[name] for name in ("date", "machine") if name in record}
         command = Facts({"command": str(record.get("command") or "not recorded")})
         asked = {name: value for name, value in self.asked.items() if value not in (None, [], "")}
         return Section(
@@ -163,6 +162,21 @@ def plan_titles(plan: sgm.Plan) -> list[str]:
     """A title for the image of each node of a plan: the node, and the steps so far."""
     so_far = plan.start_distance + np.concatenate([[0.0], np.cumsum(plan.weights)])
     return [f"{node} · {steps:.0f} steps" for node, steps in zip(plan.nodes, so_far, strict=True)]
+
+
+def _result_line(each: Mapping[str, Any], name: str, result: Mapping[str, Any]) -> list[Cell]:
+    """A line of the table of results."""
+    low, high = result["ci95"]
+    return [
+        Cell(each["env"], ", ".join(f"{key}={value}" for key, value in (each.get("env_args") or {}).items())),
+        Cell(name),
+        Cell(f"{result['success_rate']:.1%}", f"[{low:.1%}, {high:.1%}]"),
+        Cell(f"{result['episodes']:,}"),
+        Cell(NONE if result["mean_steps"] is None else f"{result['mean_steps']:.0f}"),
+        Cell(NONE if name != "agent" else f"{each['cleanup_steps']:,}"),
+        Cell(f"{1000 * result['seconds_per_action']:.2f} ms"),
+        Cell(str(each["seed"])),
+    ]
 
 
 def _by_task(each: Mapping[str, Any]) -> Table | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import sgm
-from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, check_values, count, option
+from sgm.benchmarks.options import EVALUATION, MEMORY, RUN, TRAINING, check_values, count, option
 
 DISTANCES = ("auto", "regression", "quasimetric", "contrastive", "closeness")
 _ENV_ARG = "arguments of the environment, NAME=VALUE each, such as continuing_task=false max_episode_steps=400"
@@ -20,12 +20,12 @@ class FitSettings:
     """What `sgm fit` does with a source."""
 
     seed: int = option(0, "of everything random", least=0, metavar="N")
-    steps: int = count(40_000, "gym: environment steps to collect, with random actions", "what is run")
+    steps: int = count(40_000, "gym: environment steps to collect, with random actions", RUN)
     hold: int | None = count(
-        None, "gym: steps for which a random action is held (default: 10 for continuous actions, 1 otherwise)", "what is run"
-    )  # fmt: skip
-    episode_steps: int = count(200, "gym: begin a new episode after so many steps", "what is run")
-    envs: int = count(20, "gym: environments that are stepped at once", "what is run")
+        None, "gym: steps for which a random action is held (default: 10 for continuous actions, 1 otherwise)", RUN
+    )
+    episode_steps: int = count(200, "gym: begin a new episode after so many steps", RUN)
+    envs: int = count(20, "gym: environments that are stepped at once", RUN)
     env_arg: tuple[str, ...] = option((), "gym: " + _ENV_ARG, metavar="NAME=VALUE")
     key: str = option("observation", "gym, minari: the entry of Dict observations to learn from", metavar="NAME")
     position_key: str | None = option(
@@ -35,10 +35,12 @@ class FitSettings:
     dataset_dir: str | None = option(
         None, "ogbench: folder of the official files (default: where the ogbench package puts them)", metavar="FOLDER"
     )
-    size: int | None = count(None, "images: resize to so many pixels, width and height (default: as they are)", "what is run")  # fmt: skip
-    every: int = count(1, "images: keep each so many-th image", "what is run")
+    size: int | None = count(None, "images: resize to so many pixels, width and height (default: as they are)", RUN)
+    every: int = count(1, "images: keep each so many-th image", RUN)
     distance: str = option("auto", "which distance is learned", TRAINING, choices=DISTANCES)
-    iterations: int | None = count(None, "updates of each network (default: those of the distance and controller)", TRAINING)  # fmt: skip
+    iterations: int | None = count(
+        None, "updates of each network (default: those of the distance and controller)", TRAINING
+    )
     controller: bool = option(True, "learn a controller too, where the source has actions", TRAINING)
     device: str = option("auto", "where to train: auto, cpu, cuda, cuda:1, mps", TRAINING, metavar="DEVICE")
     nodes: int | None = count(None, "about so many nodes (default: sgm.choose decides)", MEMORY)
@@ -55,7 +57,9 @@ class EvaluateSettings:
     env: str = option("", _ENV, metavar="ID")
     env_arg: tuple[str, ...] = option((), _ENV_ARG, metavar="NAME=VALUE")
     episodes: int = count(200, "episodes of the agent, and of the controller alone", EVALUATION)
-    max_steps: int | None = count(None, "end episodes after so many steps (default: when the environment does)", EVALUATION)  # fmt: skip
+    max_steps: int | None = count(
+        None, "end episodes after so many steps (default: when the environment does)", EVALUATION
+    )
     envs: int = count(20, "environments that are stepped at once", EVALUATION)
     seed: int = option(0, "of starts and goals: episode i begins with seed + i", EVALUATION, least=0, metavar="N")
     controller: bool = option(True, "evaluate the controller alone, too", EVALUATION)
@@ -72,10 +76,12 @@ class CleanupSettings:
 
     env: str = option("", _ENV, metavar="ID")
     env_arg: tuple[str, ...] = option((), _ENV_ARG, metavar="NAME=VALUE")
-    steps: int = count(50_000, "environment steps in all; more than are done: it goes on", "what is run")
-    goals: str = option("random", "where robots are sent: any node, or behind doubtful edges", choices=("random", "active"))  # fmt: skip
-    episode_steps: int = count(200, "steps after which a robot gets another goal", "what is run")
-    envs: int = count(20, "environments that are stepped at once", "what is run")
+    steps: int = count(50_000, "environment steps in all; more than are done: it goes on", RUN)
+    goals: str = option(
+        "random", "where robots are sent: any node, or behind doubtful edges", choices=("random", "active")
+    )
+    episode_steps: int = count(200, "steps after which a robot gets another goal", RUN)
+    envs: int = count(20, "environments that are stepped at once", RUN)
     seed: int = option(0, "of starts and goals", least=0, metavar="N")
 
     def __post_init__(self) -> None:

@@ -1,0 +1,85 @@
+"""From a recorded dataset to an agent: a Minari dataset of PointMaze, made here, so that nothing is downloaded.
+
+Somebody has recorded a ball that is pushed about in a maze (here: at random, each push held for 10 steps). A distance and
+a controller are learned from the recording alone; the environment is used for the evaluation only.
+
+    pip install 'sparse-graphical-memory[examples,minari]'
+    python examples/minari_maze.py
+
+takes about two minutes on one core. The command does the same from the same dataset, with a page about it; it is printed.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+
+import gymnasium
+import gymnasium_robotics
+
+import sgm
+from sgm.controllers import cloned
+from sgm.distances import regression
+
+DATASET, MAZE = "pointmaze/medium-pushes-v0", "PointMaze_Medium-v3"
+
+
+def record(steps: int, episode_steps: int = 200, seed: int = 0) -> None:
+    """Push the ball about at random, and write what happens as a Minari dataset, unless there is one."""
+    import minari
+
+    if DATASET in minari.list_local_datasets():
+        return
+    gymnasium.register_envs(gymnasium_robotics)
+    env = minari.DataCollector(gymnasium.make(MAZE, max_episode_steps=episode_steps))
+    env.action_space.seed(seed)
+    for step in range(steps):
+        if step % episode_steps == 0:
+            env.reset(seed=seed + step)
+        if step % 10 == 0:
+            push = env.action_space.sample()
+        env.step(push)
+    env.create_dataset(dataset_id=DATASET, algorithm_name="random pushes held for 10 steps")
+    env.close()
+
+
+def main(
+    folder: Path = Path("runs/minari"), steps: int = 30_000, iterations: int = 2_500, tasks: int = 100, seed: int = 0
+) -> dict[str, sgm.Evaluation]:
+    """Record, learn, build and evaluate; `iterations` is for each of the two networks."""
+    begin = time.monotonic()
+    os.environ["MINARI_DATASETS_PATH"] = str(folder.resolve())
+    folder.mkdir(parents=True, exist_ok=True)
+    record(steps, seed=seed)
+    data = sgm.data.from_minari(DATASET)
+    print(data)
+
+    distance = regression.train(data, iterations=iterations, seed=seed)
+    controller = cloned.train(data, iterations=iterations, seed=seed)
+    print(f"{time.monotonic() - begin:.0f} s: distance (noise {distance.noise:.1f} steps) and controller trained")
+
+    choice = sgm.choose(data, distance, controller, seed=seed)
+    print(choice)
+    agent = sgm.Navigator(choice.memory, controller, router="ranked")
+
+    gymnasium.register_envs(gymnasium_robotics)
+    env = gymnasium.make_vec(MAZE, 20, vectorization_mode="sync")
+    results = {}
+    for name, who in (("controller alone", controller), ("agent", agent)):
+        results[name] = result = sgm.evaluate(who, env, tasks, seed=seed)
+        low, high = result.ci95
+        print(f"{name}: {result.rate:.0%} of {tasks} tasks [{low:.0%}, {high:.0%}]")
+    print(f"{time.monotonic() - begin:.0f} s in all. As commands, with a page:")
+    print(f"  export MINARI_DATASETS_PATH={folder.resolve()}")
+    print(f"  sgm fit minari:{DATASET} --out agent && sgm evaluate agent --env {MAZE}")
+    return results
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path, default=Path("runs/minari"), help="where the dataset is written")
+    parser.add_argument("--steps", type=int, default=30_000, help="recorded steps")
+    parser.add_argument("--iterations", type=int, default=2_500, help="updates of each network")
+    parser.add_argument("--tasks", type=int, default=100, help="episodes to evaluate")
+    parser.add_argument("--seed", type=int, default=0)
+    main(**vars(parser.parse_args()))
