@@ -1,13 +1,13 @@
 """A memory from images alone: walks in folders, no actions, no positions; then plans between images.
 
-Somebody walks through three rooms and takes pictures from above of what is around. Each walk is a folder of PNG files. A
-distance is learned from the order of the pictures, the memory is built with settings chosen from the data, and a plan
+Somebody walks through three rooms and takes pictures from above of what is around. Each walk is a folder of PNG files.
+A distance is learned from the order of the pictures, the memory is built with settings chosen from the data, and a plan
 between two pictures is written as a strip of the pictures on the way.
 
     pip install 'sparse-graphical-memory[learn,images]'
     python examples/image_walk.py
 
-takes about a minute on one core. The command does the same, with a page: sgm fit images:runs/image_walk/walks --out agent
+takes about two minutes on one core. As a command, with a page: sgm fit images:runs/image_walk/walks --out agent
 """
 
 import argparse
@@ -93,7 +93,9 @@ def main(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=Path("runs/image_walk"), help="where pictures and plan are written")
+    parser.add_argument(
+        "--folder", type=Path, default=Path("runs/image_walk"), help="where pictures and plan are written"
+    )
     parser.add_argument("--walks", type=int, default=40, help="walks")
     parser.add_argument("--length", type=int, default=120, help="pictures of a walk")
     parser.add_argument("--iterations", type=int, default=2_000, help="updates of the distance")

@@ -1,12 +1,12 @@
 """From a recorded dataset to an agent: a Minari dataset of PointMaze, made here, so that nothing is downloaded.
 
-Somebody has recorded a ball that is pushed about in a maze (here: at random, each push held for 10 steps). A distance and
-a controller are learned from the recording alone; the environment is used for the evaluation only.
+Somebody has recorded a ball that is pushed about in a maze (here: at random, each push held for 10 steps). A distance
+and a controller are learned from the recording alone; the environment is used for the evaluation only.
 
     pip install 'sparse-graphical-memory[examples,minari]'
     python examples/minari_maze.py
 
-takes about two minutes on one core. The command does the same from the same dataset, with a page about it; it is printed.
+takes about two minutes on one core. It also prints the command that does the same, with a page about it.
 """
 
 import argparse
