@@ -2,8 +2,8 @@
 
 1. Noise. What the distance says of observations one step apart: thresholds under it mean nothing.
 2. MaxDist: how far the controller is good, by the data's own actions, in steps of the distance; without a controller
-   half of where the distance is clipped (`far`), without that 10 steps, the paper's. At least three times the noise.
-3. τ_a: a third of MaxDist, and at least the noise of a whole row of distances, so that neighbours merge.
+   a third of where the distance is clipped (`far`), without that 10 steps, the paper's. At least three times the noise.
+3. τ_a: half of MaxDist, as in the paper, and at least the noise of a whole row of distances, so that neighbours merge.
 4. Graphs are built over a part of the observations until one is connected: with a smaller τ_a first, which keeps more
    nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a.
 5. k: the fewest successors that leave the graph connected and its ways hardly longer than without the filter.
@@ -45,6 +45,7 @@ from .stats import look_at
 from .threshold import _Buffer, _keeping
 
 PAPER = 10.0  # MaxDist of the paper, steps
+SHARE = 1 / 3  # of where the distance is clipped, for MaxDist
 FINEST, COARSEST = 1 / 8, 0.6  # least and greatest τ_a, as shares of MaxDist
 FILTERS = (5, 8, 12, 20)  # values of k that are tried
 STRETCH = 1.1  # how much longer ways may be for the filter, in the middle
@@ -158,7 +159,7 @@ def choose(
         controller: what will follow the plans: a function of observations and targets, compared with the actions of
             the data; or a report with `lags`, `controller` and `constant`, as `sgm.controllers` makes for held-out
             episodes. None: not asked.
-        nodes: most nodes.
+        nodes: most nodes; more, and it says so, if that takes τ_a over 0.6 × MaxDist or if τ_a is given.
         reach: steps over which the controller is good, if you know it.
         max_dist: MaxDist, if you know it.
         tau_a: τ_a, if you know it.
@@ -187,9 +188,10 @@ def choose(
         search.buffer = _Buffer(distance, None, parts, bar)
     search.chosen = chosen
     with progress_bar(shown=progress, desc="choose", unit="graph", leave=False) as bar:
-        found, kept = search.run(whole("sample", sample, 1), fixed_tau=tau_a is not None, k=k, bar=bar)
+        found = search.run(whole("sample", sample, 1), fixed_tau=tau_a is not None, bar=bar)
     with progress_bar(shown=progress, total=len(chosen), desc="build", unit="obs") as bar:
-        builder = search.finish(found, kept, bar)
+        builder = search.finish(found, bar)
+    kept = search.filter(builder, k)
     keep = attributes is None or "achieved_goal" not in attributes if keep_observations is None else keep_observations
     memory = _memory(distance, policy, builder, parts if keep else None)
     stream = chosen[builder.nodes.stream.values]
@@ -267,23 +269,35 @@ class _Search:
         self._respect_noise()
 
     def _from_reach(self, controller: Any) -> float:
-        if self.reach is None and controller is not None:
-            self.reach = measure_reach(self.rows, controller, self.seed)
-            if self.reach is None:
+        """MaxDist by the controller; where the data tells only that it is good over so much, by the distance too."""
+        known = self.reach is not None
+        at_least = False
+        if not known and controller is not None:
+            found = measure_reach(self.rows, controller, self.seed)
+            if found is None:
                 self.say("The controller cannot be compared: the data has no actions, or it tells none apart.")
+            else:
+                self.reach, at_least = found
+        by_distance = self.far * SHARE if self.far < math.inf else PAPER
         if self.reach is not None:
             steps = self.measured.over(self.reach)
-            start = min(steps, 0.8 * self.far)
+            start = min(max(steps, by_distance) if at_least else steps, 0.8 * self.far)
+            least = "at least " if at_least else ""
             self.say(
-                f"MaxDist {start:.4g}: the controller is good over {self.reach:g} steps, which the distance says are "
-                f"{steps:.4g}."
+                f"The controller is good over {least}{self.reach:g} steps, which the distance says are {steps:.4g}."
             )
+            if start > steps:
+                self.say(f"MaxDist {start:.4g}: the data tells nothing of longer ways; {self._rule()}.")
+            else:
+                self.say(f"MaxDist {start:.4g}: as far as the controller is good.")
             return start
+        self.say(f"MaxDist {by_distance:.4g}: {self._rule()}.")
+        return by_distance
+
+    def _rule(self) -> str:
         if self.far < math.inf:
-            self.say(f"MaxDist {self.far / 2:.4g}: half of the {self.far:.4g} steps up to which the distance tells.")
-            return self.far / 2
-        self.say(f"MaxDist {PAPER:g}: the paper's; neither a controller nor `distance.far` says more.")
-        return PAPER
+            return f"a third of the {self.far:.4g} steps up to which the distance tells"
+        return "as in the paper, since the distance is clipped nowhere that the data reaches"
 
     def _respect_noise(self) -> None:
         noise = self.measured.noise
@@ -298,22 +312,22 @@ class _Search:
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 
-    def run(self, sample: int, *, fixed_tau: bool, k: int | str | None, bar: Any) -> tuple[Try, int | None]:
-        """The best of the graphs over a part of the observations, and k for it."""
+    def run(self, sample: int, *, fixed_tau: bool, bar: Any) -> Try:
+        """The best of the graphs over a part of the observations."""
         part = self.rows.among(self.chosen, sample)
-        best: tuple[Try, Builder] | None = None
+        best: Try | None = None
         for max_dist, tau_a in self._candidates(fixed_tau):
-            found, builder = self._try(max_dist, tau_a, part, bar)
-            if best is None or (found.complete, found.connected) > (best[0].complete, best[0].connected):
-                best = found, builder
+            found = self._try(max_dist, tau_a, part, bar)
+            if best is None or (found.complete, found.connected) > (best.complete, best.connected):
+                best = found
             if found.complete and found.connected >= self.connected:
                 break
         assert best is not None
-        found, builder = best
+        found = best
         if not found.complete:
-            found, builder = self._try(found.max_dist, found.tau_a, part, bar, math.inf)
+            found = self._try(found.max_dist, found.tau_a, part, bar, math.inf)
         self._explain(found)
-        return found, self._filter(builder, k)
+        return found
 
     def _candidates(self, fixed_tau: bool) -> Any:
         """Pairs of MaxDist and τ_a, in the order in which they are tried; those before tell which come next."""
@@ -327,19 +341,23 @@ class _Search:
                 yield max_dist, self.tau_a
                 continue
             floor = min(self.measured.row_noise(max_dist), COARSEST * max_dist)
-            tau_a = max(max_dist / 3, floor)
+            tau_a = max(max_dist / 2, floor)
             while True:
                 yield max_dist, tau_a
-                last, following = self.tried[-1], tau_a * (0.7 if self.tried[-1].complete else 1.3)
-                turns = len(self.tried) > 1 and self.tried[-2].max_dist == max_dist
-                turns = turns and self.tried[-2].complete != last.complete
-                if turns or not FINEST * max_dist <= following <= COARSEST * max_dist:
+                following = tau_a * (0.7 if self.tried[-1].complete else 1.3)
+                if self._in_vain(max_dist) or not FINEST * max_dist <= following <= COARSEST * max_dist:
                     break
                 tau_a = following
 
-    def _try(
-        self, max_dist: float, tau_a: float, part: Ints, bar: Any, limit: float | None = None
-    ) -> tuple[Try, Builder]:
+    def _in_vain(self, max_dist: float) -> bool:
+        """Whether another τ_a is not worth a try: the last one did not help, or went from too few to too many nodes."""
+        mine = [each for each in self.tried if each.max_dist == max_dist][-2:]
+        if len(mine) < 2:
+            return False
+        before, last = mine
+        return before.complete != last.complete or (last.complete and last.connected < before.connected + 0.01)
+
+    def _try(self, max_dist: float, tau_a: float, part: Ints, bar: Any, limit: float | None = None) -> Try:
         limit = self.most_nodes if limit is None else limit
         settings = Settings(tau_a=tau_a, tau_p=math.inf, max_dist=max_dist, k=None)
         builder, complete = self._build(settings, part, limit)
@@ -349,7 +367,7 @@ class _Search:
         self.tried.append(found)
         bar.set_postfix_str(f"max_dist={max_dist:.4g}, tau_a={tau_a:.4g}: {size} nodes", refresh=False)
         bar.update()
-        return found, builder
+        return found
 
     def _build(self, settings: Settings, part: Ints, limit: float, bar: Any = None) -> tuple[Builder, bool]:
         """Take in these places of the chosen rows, in order; False if given up for holding too many nodes."""
@@ -370,8 +388,10 @@ class _Search:
             self.say(f"τ_a {found.tau_a:.4g}: given.")
             return
         floor = self.measured.row_noise(found.max_dist)
-        because = "a third of MaxDist" if found.tau_a <= found.max_dist / 3 * 1.001 else "as coarse as needed"
-        if floor > found.max_dist / 3 and abs(found.tau_a - floor) < 1e-6 * floor:
+        because = (
+            "half of MaxDist, as in the paper" if found.tau_a == found.max_dist / 2 else "the coarsest that will do"
+        )
+        if floor > found.max_dist / 2 and abs(found.tau_a - floor) < 1e-6 * floor:
             because = "the noise of a row of distances one step apart, below which neighbours would not merge"
         if len(self.tried) > 1:
             because += f", after {len(self.tried)} graphs"
@@ -386,10 +406,16 @@ class _Search:
                 f"No graph had {self.connected:.0%} of its nodes connected: collect more, or give a larger max_dist."
             )
 
-    def _filter(self, builder: Builder, k: int | str | None) -> int | None:
+    def filter(self, builder: Builder, k: int | str | None) -> int | None:
+        """The fewest successors that will do, or those given; the graph keeps them."""
+        kept = self._fewest(builder) if k == "auto" else None if k is None else whole("k", k, 1)
         if k != "auto":
             self.say(f"k {k}: given.")
-            return None if k is None else whole("k", k, 1)
+        builder.graph.set_filter(kept)
+        builder.settings = dataclasses.replace(builder.settings, k=kept)
+        return kept
+
+    def _fewest(self, builder: Builder) -> int | None:
         planner = Planner(builder.graph, _PLAIN)
         full, ways = planner.largest_part(), self._ways(planner, builder)
         for kept in FILTERS:
@@ -410,15 +436,17 @@ class _Search:
         goals = random.choice(size, min(size, _GOALS), replace=False)
         return np.asarray(dijkstra(planner.matrix("distance"), indices=goals))
 
-    def finish(self, found: Try, k: int | None, bar: Any) -> Builder:
-        """The graph over all chosen observations; with a larger τ_a if it would have too many nodes."""
+    def finish(self, found: Try, bar: Any) -> Builder:
+        """The graph over all chosen observations, not filtered; with a larger τ_a if it would have too many nodes."""
         tau_a, everything = found.tau_a, np.arange(len(self.chosen))
         while True:
-            settings = Settings(tau_a=tau_a, tau_p=math.inf, max_dist=found.max_dist, k=k)
+            settings = Settings(tau_a=tau_a, tau_p=math.inf, max_dist=found.max_dist, k=None)
             coarser = tau_a * 1.2
             last = self.tau_a is not None or coarser > COARSEST * found.max_dist
             builder, complete = self._build(settings, everything, math.inf if last else self.most_nodes, bar)
             if complete:
+                if len(builder.nodes) > self.most_nodes:
+                    self.say(f"Over {self.most_nodes:,} nodes: fewer need a larger max_dist, or a given tau_a.")
                 return builder
             self.say(
                 f"τ_a is raised to {coarser:.4g}: with all observations there were over {self.most_nodes:,} nodes."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from .given import OF_THE_DATA, unpack
 OFFSETS = (1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64)  # rows apart at which distance and controller are measured
 GOOD = 0.5  # share of its greatest skill that a controller must have over a lag
 LEAST_SKILL = 0.1  # a controller that never gets so much better than a constant action tells nothing
-_PAIRS, _COLUMNS, _COMPARED = 256, 1024, 512
+TELLING = 0.3  # agreement of the data's own action with those up to the goal, under which a lag tells nothing
+_PAIRS, _COLUMNS, _COMPARED, _FEWEST = 256, 1024, 512, 20
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -64,21 +65,20 @@ class Rows:
         return first, first + offset
 
     def thinned(self, most: int, stride: int) -> Ints:
-        """At most `most` rows: every so many, `stride` at most where there are episodes, then of fewer episodes."""
+        """About `most` rows: every so many, `stride` at most where there are episodes, then of fewer episodes."""
         everything = np.arange(self.number)
         if self.number <= most:
             return everything
-        needed = -(-self.number // most)
         if not self.walks:
-            return everything[::needed]
-        kept = everything[:: min(needed, stride)]
+            return everything[:: -(-self.number // most)]
+        kept = everything[:: min(self.number // most, stride)]
         names = np.unique(self.episodes[kept])
         share = min(1.0, most / len(kept))
         chosen = names[np.unique(np.linspace(0, len(names) - 1, max(1, int(share * len(names)))).astype(np.int64))]
-        return kept[np.isin(self.episodes[kept], chosen)][:most]
+        return kept[np.isin(self.episodes[kept], chosen)]
 
     def among(self, rows: Ints, most: int) -> Ints:
-        """At most `most` places in `rows`, in runs of consecutive ones from all over."""
+        """At most `most` places in `rows`, evenly from all over."""
         if len(rows) <= most:
             return np.arange(len(rows))
         return np.unique(np.linspace(0, len(rows) - 1, most).astype(np.int64))
@@ -141,11 +141,25 @@ def measure_distance(rows: Rows, distance: Distance, seed: int) -> Measures:
     return Measures(found, float(table.max()), np.array(lags), np.array(says), here, following)
 
 
-def measure_reach(rows: Rows, controller: Any, seed: int) -> float | None:
-    """Steps over which a controller is good: up to the greatest lag with half of its greatest skill; None if unknown.
+class Reach(NamedTuple):
+    """How far a controller is good.
 
-    Skill is how much better its actions agree with those of the data than one action for all does, as a share of
-    perfect agreement. `controller` is a function, or a report with `measure`, `lags`, `controller` and `constant`.
+    Attributes:
+        steps: the greatest lag over which it is.
+        at_least: whether it is good over every lag that the data can tell of.
+    """
+
+    steps: float
+    at_least: bool
+
+
+def measure_reach(rows: Rows, controller: Any, seed: int) -> Reach | None:
+    """Up to which lag a controller has half of its greatest skill; None if nothing tells.
+
+    Skill is measured by the actions of the data: of discrete ones, how much more often the controller takes them than
+    one action for all would; of continuous ones, the mean cosine, since a controller may well be faster than the data
+    was. The data changes its mind: skill is a share of what the mean action up to the goal has. `controller` is a
+    function, or a report with `measure`, `lags`, `controller` and `constant`.
     """
     if hasattr(controller, "lags") and hasattr(controller, "constant"):
         lags = np.asarray(controller.lags, np.float64)
@@ -159,32 +173,44 @@ def measure_reach(rows: Rows, controller: Any, seed: int) -> float | None:
     good = skills >= GOOD * skills.max()
     peak = int(skills.argmax())
     last = peak + int(np.argmin(np.append(good[peak:], False))) - 1
-    return float(lags[last])
+    return Reach(float(lags[last]), bool(good[peak:].all()))
 
 
 def _compare(rows: Rows, controller: Any, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(l,) lags and (l,) skills by the recorded actions."""
+    """(l,) lags that the data can tell of, and (l,) skills."""
     lags, skills = [], []
     random, act = np.random.default_rng(seed), getattr(controller, "likeliest", controller)
     if rows.actions is None or getattr(controller, "uses_previous", False):
         return np.empty(0), np.empty(0)
     for offset in OFFSETS:
         first, second = rows.pairs(offset, _COMPARED, random)
-        if len(first) < 20:
+        if len(first) < _FEWEST:
             break
         taken = np.asarray(rows.actions[first])
+        ahead = np.stack([np.asarray(rows.actions[first + later]) for later in range(offset)])
+        possible = _agreement(taken, _summary(ahead))
+        if possible < TELLING:
+            break
         chosen = np.asarray(act(np.asarray(rows.observations[first]), np.asarray(rows.goals[second])))
         lags.append(float(np.median(rows.steps[second] - rows.steps[first])))
-        skills.append(_skill(taken, chosen.reshape(taken.shape)))
+        skills.append(_agreement(taken, chosen.reshape(taken.shape)) / possible)
     return np.array(lags), np.array(skills)
 
 
-def _skill(taken: NDArray[Any], chosen: NDArray[Any]) -> float:
-    """1: the same actions; 0: no better than one action for all."""
+def _summary(ahead: NDArray[Any]) -> NDArray[Any]:
+    """(l, m, ...) actions to (m, ...): the mean of continuous ones, the most common of discrete ones."""
+    if ahead.dtype.kind not in "iub":
+        return np.asarray(ahead.mean(axis=0))
+    times = (ahead[:, None] == ahead[None]).reshape(len(ahead), *ahead.shape[:2], -1).all(axis=3).sum(axis=1)
+    return np.asarray(ahead[times.argmax(axis=0), np.arange(ahead.shape[1])])
+
+
+def _agreement(taken: NDArray[Any], chosen: NDArray[Any]) -> float:
+    """1: the same actions, or directions; 0: no better than one action for all, or than any direction."""
     flat, own = taken.reshape(len(taken), -1), chosen.reshape(len(taken), -1)
     if taken.dtype.kind in "iub":
         values, times = np.unique(flat, axis=0, return_counts=True)
         wrong, constant = float((flat != own).any(axis=1).mean()), 1 - times.max() / len(flat)
         return 1 - wrong / constant if len(values) > 1 else 0.0
-    constant = float(np.abs(flat - np.median(flat, axis=0)).mean())
-    return 1 - float(np.abs(flat - own).mean()) / constant if constant > 0 else 0.0
+    lengths = np.linalg.norm(flat, axis=1) * np.linalg.norm(own, axis=1)
+    return float(((flat * own).sum(axis=1) / np.maximum(lengths, 1e-9)).mean())

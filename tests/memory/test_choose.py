@@ -1,0 +1,188 @@
+"""Settings from data: what is proposed follows from the distance, the controller and connectivity, and says why."""
+
+from __future__ import annotations
+
+import json
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import sgm
+from sgm.errors import MemoryWarning
+from sgm.memory.choose_measures import Rows, measure_reach
+
+
+class Plane:
+    """Steps of length 1 in the plane; noise by pair, clipped at `far`."""
+
+    def __init__(self, far=None, level=0.0, noise=None):
+        self.limit, self.level = math.inf if far is None else far, level
+        if far is not None:
+            self.far = far
+        if noise is not None:
+            self.noise = noise
+
+    def embed(self, observations):
+        return np.asarray(observations, np.float32)[:, :2]
+
+    def __call__(self, starts, goals):
+        exact = np.linalg.norm(starts[:, None] - goals, axis=2)
+        odd = np.sin(9173 * starts.sum(axis=1))[:, None] * np.cos(7919 * goals.sum(axis=1))
+        return np.clip(exact + 1.4 * self.level * odd, 0, self.limit)
+
+
+def walks(number=20, length=100, size=20.0, hold=8, seed=0):
+    """Random walks in a square: full speed, a direction held for some steps."""
+    random = np.random.default_rng(seed)
+    places, actions = [], []
+    for _ in range(number):
+        here = random.uniform(0, size, 2)
+        for step in range(length):
+            if step % hold == 0:
+                angle = random.uniform(0, 2 * np.pi)
+                action = np.array([np.cos(angle), np.sin(angle)])
+            places.append(here)
+            actions.append(action)
+            here = np.clip(here + action, 0, size)
+    return sgm.Experience(np.array(places, np.float32), np.repeat(np.arange(number), length), np.array(actions))
+
+
+DATA = walks()
+
+
+def choose(distance, data=DATA, controller=None, **settings):
+    return sgm.choose(data, distance, controller, progress=False, **settings)
+
+
+def straight(observations, targets):
+    gap = np.asarray(targets) - observations
+    return gap / np.maximum(np.linalg.norm(gap, axis=1, keepdims=True), 1e-6)
+
+
+def test_a_clipped_distance_gives_a_connected_memory_with_reasons():
+    choice = choose(Plane(far=15.0, level=0.2))
+    assert choice.max_dist == pytest.approx(5.0, rel=1e-3) and choice.tau_a == pytest.approx(2.5, rel=1e-3)
+    assert choice.connected >= 0.98 and 10 < choice.nodes < 400 and choice.tau_p is None
+    memory = choice.memory
+    assert memory.settings.max_dist == choice.max_dist and memory.settings.k == choice.k
+    assert memory.observations.shape == (choice.nodes, 2) and "one_step" in memory.attributes
+    text = repr(choice)
+    assert "a third of the 15 steps" in text and "Noise of the distance" in text and "k " in text
+    assert json.loads(json.dumps(choice.asdict()))["nodes"] == choice.nodes
+
+
+def test_the_same_memory_comes_from_the_settings_and_the_same_choice_from_the_seed():
+    choice, again = choose(Plane(far=15.0)), choose(Plane(far=15.0))
+    memory = sgm.SparseGraphicalMemory(Plane(far=15.0), **choice.settings)
+    memory.extend(DATA)
+    for other in (memory, again.memory):
+        assert all(np.array_equal(a, b) for a, b in zip(other.edges(), choice.memory.edges(), strict=True))
+        assert np.array_equal(other.nodes, choice.memory.nodes)
+
+
+def test_without_far_maxdist_is_the_papers_and_noise_raises_it():
+    few = DATA[::8]
+    assert choose(Plane(), few).max_dist == 10.0
+    assert choose(Plane(noise=5.0), few).max_dist == 15.0
+    assert choose(Plane(far=1e9), few).max_dist == 10.0  # clipped nowhere that the data reaches
+
+
+def test_a_known_reach_and_given_settings_are_kept():
+    assert choose(Plane(far=15.0), reach=6.0).max_dist == pytest.approx(choose_over(6.0), rel=0.2)
+    choice = choose(Plane(), max_dist=6.0, tau_a=2.0, k=None)
+    assert (choice.max_dist, choice.tau_a, choice.k) == (6.0, 2.0, None)
+    assert sum("given" in reason for reason in choice.why) == 3
+
+
+def choose_over(steps):
+    """What the distance says, in the middle, of observations so many steps apart."""
+    rows = np.arange(len(DATA) - int(steps))
+    rows = rows[DATA.episodes[rows] == DATA.episodes[rows + int(steps)]]
+    places = DATA.observations
+    return float(np.median(np.linalg.norm(places[rows + int(steps)] - places[rows], axis=1)))
+
+
+def test_a_controller_is_good_as_far_as_its_actions_agree_with_the_data():
+    def near_only(observations, targets):
+        """Right for targets within two steps, at random beyond."""
+        far = np.linalg.norm(targets - observations, axis=1) > 2.2
+        wild = np.random.default_rng(0).normal(size=targets.shape)
+        return np.where(far[:, None], wild, straight(observations, targets))
+
+    rows = Rows.of(walks(size=300.0))
+    whole, near = measure_reach(rows, straight, 0), measure_reach(rows, near_only, 0)
+    assert whole.at_least and whole.steps >= 8
+    assert not near.at_least and near.steps in (2, 3)
+    assert measure_reach(rows, lambda o, t: -straight(o, t), 0) is None
+    choice = choose(Plane(far=15.0), controller=near_only)
+    assert choice.reach == near.steps and choice.tried[0].max_dist == pytest.approx(near.steps, rel=0.2)
+    assert "as far as the controller is good" in repr(choice)
+
+
+def test_discrete_actions_are_compared_too():
+    turned = sgm.Experience(
+        DATA.observations, DATA.episodes, (np.arctan2(*DATA.actions.T[::-1]) // (np.pi / 2)).astype(np.int64)
+    )
+
+    def act(observations, targets):
+        return (np.arctan2(*(targets - observations).T[::-1]) // (np.pi / 2)).astype(np.int64)
+
+    assert measure_reach(Rows.of(turned), act, 0).steps >= 5
+
+
+def test_a_report_of_held_out_episodes_tells_the_reach():
+    report = SimpleNamespace(
+        measure="accuracy", lags=[1, 2, 4, 8], controller=np.array([0.9, 0.85, 0.8, 0.3]), constant=np.full(4, 0.25)
+    )
+    assert measure_reach(Rows.of(DATA), report, 0).steps == 4
+    report.measure, report.controller, report.constant = "error", np.array([0.1, 0.2, 0.9, 0.9]), np.ones(4)
+    assert measure_reach(Rows.of(DATA), report, 0).steps == 2
+
+
+def test_the_number_of_nodes_has_an_end_as_far_as_maxdist_allows():
+    dense = choose(Plane(), DATA[::2], max_dist=6.0)
+    few = choose(Plane(), DATA[::2], max_dist=6.0, nodes=dense.nodes - 1)
+    assert dense.tau_a == 3.0 < few.tau_a <= 3.6 and few.nodes < dense.nodes
+    none = choose(Plane(), DATA[::2], max_dist=6.0, nodes=2)
+    assert none.nodes > 2 and any("Over 2 nodes" in reason for reason in none.why)
+
+
+def test_data_that_falls_apart_is_warned_about_and_says_so():
+    apart = np.concatenate([DATA.observations[:300:4] + 1000 * place for place in range(6)])
+    with pytest.warns(MemoryWarning, match="largest strongly connected component"):
+        choice = choose(Plane(), data=apart)
+    assert choice.connected < 0.5 and any("No graph had 98%" in reason for reason in choice.why)
+    assert len({each.max_dist for each in choice.tried}) == 3
+    assert math.isnan(choice.noise) and choice.asdict()["noise"] is None
+
+
+def test_long_data_is_thinned_by_steps_and_by_episodes():
+    choice = choose(Plane(far=15.0), most=500, sample=200)
+    assert 350 <= len(choice.rows) <= 500
+    gaps = np.diff(choice.rows)[np.diff(DATA.episodes[choice.rows]) == 0]
+    assert set(gaps.tolist()) == {2}  # at most half of MaxDist, 5; the rest are whole episodes
+    assert len(np.unique(DATA.episodes[choice.rows])) < 20
+    assert "of 2,000 observations" in repr(choice)
+    assert choice.memory.assignment.shape == choice.rows.shape
+
+
+def test_achieved_goals_and_positions_become_attributes():
+    data = sgm.Experience(
+        DATA.observations, DATA.episodes, DATA.actions, DATA.observations[:, ::-1], positions=DATA.observations * 2
+    )
+    memory = choose(Plane(far=15.0), data=data, most=500).memory
+    assert np.array_equal(memory.attributes["achieved_goal"], memory.embeddings[:, ::-1])
+    assert np.array_equal(memory.attributes["position"], memory.embeddings * 2)
+    with pytest.raises(sgm.InputError, match="keeps no observations"):
+        _ = memory.observations
+
+
+def test_what_cannot_be_chosen_from_is_named():
+    with pytest.raises(sgm.InputError, match="got 0 observations"):
+        choose(Plane(), data=np.empty((0, 2)))
+    with pytest.raises(sgm.InputError, match="distance None"):
+        choose(None)
+    with pytest.raises(sgm.InputError, match="nodes is 0"):
+        choose(Plane(), nodes=0)
