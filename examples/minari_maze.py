@@ -12,10 +12,12 @@ takes about two minutes on one core. It also prints the command that does the sa
 import argparse
 import os
 import time
+import warnings
 from pathlib import Path
 
 import gymnasium
 import gymnasium_robotics
+import numpy as np
 
 import sgm
 from sgm.controllers import cloned
@@ -27,19 +29,29 @@ DATASET, MAZE = "pointmaze/medium-pushes-v0", "PointMaze_Medium-v3"
 def record(steps: int, episode_steps: int = 200, seed: int = 0) -> None:
     """Push the ball about at random, and write what happens as a Minari dataset, unless there is one."""
     import minari
+    from minari.data_collector import EpisodeBuffer
 
     if DATASET in minari.list_local_datasets():
         return
     gymnasium.register_envs(gymnasium_robotics)
-    env = minari.DataCollector(gymnasium.make(MAZE, max_episode_steps=episode_steps))
+    env = gymnasium.make(MAZE, max_episode_steps=episode_steps)
     env.action_space.seed(seed)
-    for step in range(steps):
-        if step % episode_steps == 0:
-            env.reset(seed=seed + step)
-        if step % 10 == 0:
-            push = env.action_space.sample()
-        env.step(push)
-    env.create_dataset(dataset_id=DATASET, algorithm_name="random pushes held for 10 steps")
+    episodes = []
+    for number in range(steps // episode_steps):
+        seen, actions, rewards = [env.reset(seed=seed + number)[0]], [], []
+        while len(actions) < episode_steps:
+            push = env.action_space.sample() if len(actions) % 10 == 0 else actions[-1]
+            observation, reward, *_ = env.step(push)
+            seen.append(observation)
+            actions.append(push)
+            rewards.append(float(reward))
+        ends = [False] * (episode_steps - 1)
+        observations = {key: np.stack([each[key] for each in seen]) for key in seen[0]}
+        how = {"terminations": [*ends, False], "truncations": [*ends, True]}
+        episodes.append(EpisodeBuffer(number, observations=observations, actions=actions, rewards=rewards, **how))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Minari would have author, e-mail and a link to the code
+        minari.create_dataset_from_buffers(DATASET, episodes, env=env, algorithm_name="random pushes of 10 steps")
     env.close()
 
 
