@@ -77,9 +77,7 @@ class Fit:
         return data
 
     def _distance(self, data: sgm.Experience) -> Any:
-        kind = self.settings.distance
-        if kind == "auto":
-            kind = "contrastive" if is_image(data) else "regression"
+        kind = "regression" if self.settings.distance == "auto" else self.settings.distance
         if self._has("distance", DISTANCE):
             return load_distance(self.out, self.record.stages["distance"]["kind"])
         with self._stage("distance") as facts:
@@ -156,11 +154,6 @@ class Fit:
             env = self.source.env or "ID"
             return f"\nnext:  sgm evaluate {self.out} --env {env}\n       sgm cleanup {self.out} --env {env}"
         return f"\nnext:  sgm plan {self.out} START GOAL   (node numbers, or image files)"
-
-
-def is_image(data: sgm.Experience) -> bool:
-    """Whether observations are images."""
-    return data.observations.ndim >= 3
 
 
 def distance_curve(data: sgm.Experience, distance: Any, seed: int, samples: int = 300) -> dict[str, Any]:

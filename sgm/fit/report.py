@@ -16,6 +16,7 @@ from sgm.benchmarks.tables import NONE, Cell, Table
 from . import figures
 from .folder import MEMORY, Record
 from .layout import Floats, Layout, lay_out, longest_plan, places_of
+from .settings import used_by
 
 SEEN = "seen.npz"
 _MOST_SEEN = 6_000  # observations that are drawn
@@ -143,7 +144,8 @@ class _Page:
         seconds = {name: f"{facts['seconds']:.0f} s" for name, facts in self.fit.stages.items() if "seconds" in facts}
         known: dict[str, Any] = {name: record[name] for name in ("date", "machine") if name in record}
         command = Facts({"command": str(record.get("command") or "not recorded")})
-        asked = {name: value for name, value in self.asked.items() if value not in (None, [], "")}
+        used = used_by(self.source)
+        asked = {name: value for name, value in self.asked.items() if name in used and value not in (None, [], "")}
         return Section(
             "What was run",
             [command, Facts(asked), Facts(seconds, "Time of each stage"),

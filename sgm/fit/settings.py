@@ -90,6 +90,15 @@ class CleanupSettings:
         require_env(self.env)
 
 
+def used_by(source: str) -> set[str]:
+    """The settings that matter for a source: those whose help names no kind of source, or this one."""
+    kind = source.partition(":")[0]
+    named = {field.name: field.metadata["help"].partition(":") for field in dataclasses.fields(FitSettings)}
+    kinds = {name: begin.split(", ") for name, (begin, colon, _) in named.items() if colon}
+    of_one = {name for name, each in kinds.items() if {*each} <= {"gym", "minari", "ogbench", "images"}}
+    return {"source", *(name for name in named if name not in of_one or kind in kinds[name])}
+
+
 def require_env(env: str) -> None:
     """InputError unless an environment is named."""
     if not env:
