@@ -80,7 +80,7 @@ class CleanupSettings:
     goals: str = option(
         "random", "where robots are sent: any node, or behind doubtful edges", choices=("random", "active")
     )
-    episode_steps: int = count(200, "steps after which a robot gets another goal", RUN)
+    episode_steps: int = count(500, "steps after which a robot gets another goal", RUN)
     envs: int = count(20, "environments that are stepped at once", RUN)
     seed: int = option(0, "of starts and goals", least=0, metavar="N")
 
