@@ -14,6 +14,7 @@ from typing import Any
 
 import sgm
 from sgm.errors import printable
+from sgm.fit import commands as fit_commands
 from sgm.memory.lock import real_path
 from sgm.memory.stats import bytes_on_disk
 
@@ -50,7 +51,7 @@ def _complain(text: str, code: int) -> int:
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of a command line; the options of `sgm run` are added only if that is what is given."""
+    """The parser of a command line; of `sgm run`, `sgm fit` and so on, the options of the one given only."""
     parser = argparse.ArgumentParser(
         prog="sgm",
         description="Sparse Graphical Memory: a small, correct, self-repairing map for agents that plan from raw "
@@ -69,6 +70,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="a benchmark of the paper, from training to the report")
     if "run" in given[:1]:
         _add_benchmarks(run)
+
+    for name, command in fit_commands.add_commands(commands).items():
+        if name in given[:1]:
+            fit_commands.add_arguments(name, command)
 
     table = commands.add_parser("table", help="a table of the paper, ours beside the paper's")
     _add_table(table)

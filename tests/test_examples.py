@@ -25,7 +25,16 @@ def load(name: str) -> ModuleType:
 
 def test_every_example_is_tested_and_says_what_it_shows_and_how_long_it_takes():
     names = sorted(path.stem for path in EXAMPLES.glob("*.py"))
-    assert names == ["images", "live_file", "own_distance", "own_env", "sb3_agent", "ten_lines"]
+    assert names == [
+        "image_walk",
+        "images",
+        "live_file",
+        "minari_maze",
+        "own_distance",
+        "own_env",
+        "sb3_agent",
+        "ten_lines",
+    ]
     for name in names:
         opening = (EXAMPLES / f"{name}.py").read_text().split('"""')[1]
         assert "akes" in opening and ("second" in opening or "minute" in opening)
@@ -83,6 +92,24 @@ def test_the_goal_of_four_rooms_is_the_image_at_a_free_cell():
     assert info["success"] and terminated and reward == 1 and not truncated
     again, _ = env.reset(seed=3)
     np.testing.assert_array_equal(again["desired_goal"], observation["desired_goal"])
+
+
+def test_image_walk(tmp_path: Path, capsys):
+    pytest.importorskip("torch")
+    pytest.importorskip("PIL")
+    plan = load("image_walk").main(tmp_path, walks=10, length=30, iterations=20)
+    assert len(plan) and (tmp_path / "plan.png").exists() and len(list((tmp_path / "walks").rglob("*.png"))) == 300
+    assert "plan of" in capsys.readouterr().out
+
+
+def test_minari_maze(tmp_path: Path, capsys, monkeypatch):
+    pytest.importorskip("torch")
+    pytest.importorskip("gymnasium_robotics")
+    pytest.importorskip("minari")
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))  # and the example's own is undone with it
+    results = load("minari_maze").main(tmp_path, steps=2_000, iterations=20, tasks=4)
+    assert [len(result.successes) for result in results.values()] == [4, 4]
+    assert "sgm fit minari:" in capsys.readouterr().out
 
 
 def test_an_example_runs_as_a_program():

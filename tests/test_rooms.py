@@ -27,9 +27,12 @@ ROOMS = {
     "inspector": BELOW,
     "distributed": BELOW,
     "benchmarks": BELOW | {"inspector", "distributed"},
-    "cli": BELOW | {"benchmarks", "inspector", "distributed"},
+    "fit": BELOW | {"benchmarks"},  # of benchmarks only what is public, see FOR_FIT
+    "cli": BELOW | {"benchmarks", "fit", "inspector", "distributed"},
     "__main__": {"cli"},
 }
+# Modules of the benchmarks that `fit` may use: pages, figures, files, options, and what made a result.
+FOR_FIT = {"checks", "map_plots", "options", "page", "plots", "provenance", "results", "seeds", "tables", "threads"}
 # Modules of the memory that these may use: its public names, and the distance contract with its checks.
 CONTRACTS = {"", "distance"}
 THIRD_PARTY = {
@@ -127,6 +130,17 @@ def test_benchmarks_know_nothing_of_each_other():
         if (parts := module.split("."))[:2] == ["sgm", "benchmarks"] and {*parts[2:3]} & (names - {own})
     ]
     assert not wrong
+
+
+def test_of_the_benchmarks_fit_uses_what_is_public():
+    used = {
+        module.split(".")[2]
+        for path in FILES
+        if room_of(path) == "fit"
+        for module, _ in imports(path)
+        if module.startswith("sgm.benchmarks.")
+    }
+    assert "page" in used and used <= FOR_FIT
 
 
 def test_environments_are_stepped_in_one_file():

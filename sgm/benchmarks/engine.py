@@ -12,8 +12,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import itertools
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from .provenance import provenance
 from .results import StateFile, claim_folder, find_pieces, write_json
 from .runs import SCHEMA
 from .seeds import Purpose
+from .threads import one_thread
 
 
 class Run:
@@ -255,7 +255,7 @@ def _clean(piece: Piece, method: str, memory: Any, done: int, target: int) -> fl
         env.max_episode_steps = limit
 
 
-# -- what is installed, and threads ------------------------------------------------------------------------------
+# -- what is installed -------------------------------------------------------------------------------------------
 
 
 def require_extras(benchmark: Benchmark, methods: tuple[str, ...]) -> None:
@@ -267,19 +267,3 @@ def require_extras(benchmark: Benchmark, methods: tuple[str, ...]) -> None:
             for module in modules:
                 if importlib.util.find_spec(module) is None:
                     raise MissingExtra(what, extra, ModuleNotFoundError(name=module))
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Compute on one thread in NumPy and PyTorch, as far as they can be told to."""
-    torch = sys.modules.get("torch")
-    before = torch.get_num_threads() if torch else 1
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(ImportError):
-            from threadpoolctl import threadpool_limits
-
-            stack.enter_context(threadpool_limits(1))
-        if torch:
-            torch.set_num_threads(1)
-            stack.callback(torch.set_num_threads, before)
-        yield

@@ -88,16 +88,26 @@ def _listed(choices: tuple[str, ...]) -> str:
 
 def add_options(parser: argparse.ArgumentParser, kind: type[Any], out: Path) -> None:
     """Add a flag for every field of a settings dataclass, then what every run has; `out` is the default folder."""
+    groups = add_fields(parser, kind)
+    quick = "tiny budgets, to see that everything works; the results mean nothing"
+    groups[RUN].add_argument("--quick", action="store_true", help=quick)
+    groups["folder"].add_argument("--out", type=Path, default=out, help="folder to write to (default: %(default)s)")
+    add_resume(groups["folder"], "resume the run in the folder (default), or remove it and start over")
+
+
+def add_fields(parser: argparse.ArgumentParser, kind: type[Any]) -> dict[str, Any]:
+    """Add a flag for every field of a settings dataclass; the groups of flags by name, "folder" among them."""
     groups = {name: parser.add_argument_group(name) for name in (RUN, EVALUATION, MEMORY, TRAINING, "folder")}
     types = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
         groups[field.metadata["group"]].add_argument(*_flags(field), dest=field.name, **_how(field, types[field.name]))
-    quick = "tiny budgets, to see that everything works; the results mean nothing"
-    groups[RUN].add_argument("--quick", action="store_true", help=quick)
-    add, resume = groups["folder"].add_argument, "resume the run in the folder (default), or remove it and start over"
-    add("--out", type=Path, default=out, help="folder to write to (default: %(default)s)")
-    add("--resume", action=argparse.BooleanOptionalAction, default=True, help=resume)
-    add("--no-progress", action="store_true", help="show no progress bars")
+    return groups
+
+
+def add_resume(group: Any, about: str) -> None:
+    """Add `--resume`, `--no-resume` and `--no-progress`."""
+    group.add_argument("--resume", action=argparse.BooleanOptionalAction, default=True, help=about)
+    group.add_argument("--no-progress", action="store_true", help="show no progress bars")
 
 
 def read_settings(kind: type[Any], quick: Mapping[str, Any], options: argparse.Namespace) -> Any:
@@ -136,4 +146,4 @@ def _how(field: dataclasses.Field[Any], kind: Any) -> dict[str, Any]:
 
 def _help(field: dataclasses.Field[Any], default: Any, listed: str = "") -> str:
     text = field.metadata["help"] + (f": some{listed}" if listed else "")
-    return (text if default is None else f"{text} (default: {default})").replace("%", "%%")
+    return (text if default is None or default == "" else f"{text} (default: {default})").replace("%", "%%")

@@ -160,9 +160,13 @@ def write_report(benchmark: Benchmark, folder: Path, trusted: Mapping[str, Any] 
 def write(run: RunFolder, sections: Sequence[Section]) -> Path:
     """Draw the figures of these sections and write `report.html`; its path."""
     environments = ", ".join(dict.fromkeys(row["environment"] for row in run.rows)) or "no results yet"
-    title = _text(f"Sparse Graphical Memory: {environments}")
-    path = run.folder / "report.html"
-    body = "".join(_section(section, run.folder / "figures") for section in sections)
+    return write_page(run.folder, f"Sparse Graphical Memory: {environments}", sections)
+
+
+def write_page(folder: Path, title: str, sections: Sequence[Section]) -> Path:
+    """Draw the figures of these sections and write `report.html` with this title to a folder; its path."""
+    title, path = _text(title), folder / "report.html"
+    body = "".join(_section(section, folder / "figures") for section in sections)
     write_text(
         path,
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

@@ -1,0 +1,145 @@
+"""`sgm cleanup`: try edges in an environment, in parts; an interrupted cleanup goes on after its last finished part."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sgm
+from sgm.benchmarks.checks import COUNT
+from sgm.benchmarks.provenance import provenance
+from sgm.benchmarks.results import read_object, write_json
+from sgm.benchmarks.seeds import Purpose, seed_for
+from sgm.benchmarks.threads import one_thread
+from sgm.navigation import Cleaner
+
+from .environment import make_env
+from .folder import BUILT, MEMORY, Agent
+from .report import write_report
+from .settings import CleanupSettings, arguments
+
+PART = 5_000  # environment steps between two writes
+_REMEDY = "start over from the memory as it was built with --no-resume"
+
+
+def clean(
+    folder: Path, settings: CleanupSettings, *, command: str = "", resume: bool = True, progress: bool = True
+) -> Path:
+    """Clean the memory of an agent until it has had `settings.steps` steps, and write the report; its path.
+
+    The memory as it was built stays in `memory-built.sgm`.
+
+    Args:
+        folder: of an agent.
+        settings: what to do. More steps than before go on; other settings are refused.
+        command: what results say made them.
+        resume: go on from where the memory is; otherwise start over from the memory as it was built.
+        progress: show progress bars.
+    """
+    folder = Path(folder)
+    if not resume:
+        _start_over(folder)
+    state = _read_state(folder, settings)
+    agent = Agent(folder)
+    navigator = agent.require_controller("sgm cleanup")
+    if state["done"] >= settings.steps:
+        print(f"{state['done']:,} steps of cleanup are done: give more --steps to go on, or --no-resume to start over")
+        return write_report(folder)
+    if not (folder / BUILT).is_file():
+        agent.memory.save(folder / BUILT)
+    env, options = make_env(settings.env, settings.envs, arguments(settings.env_arg))
+    navigator.clean = True
+    try:
+        while state["done"] < settings.steps:
+            state = _part(navigator, env, options, settings, state, progress)
+            agent.memory.save(folder / _name(state["done"]))
+            write_json(folder / "cleanup.json", {**provenance(command), **state})
+            _take_over(folder, state["done"])
+            print(_line(state), flush=True)
+    finally:
+        env.close()
+    report = write_report(folder)
+    print(f"report: {report}")
+    return report
+
+
+def _part(
+    navigator: sgm.Navigator, env: Any, options: Any, settings: CleanupSettings, state: dict[str, Any], progress: bool
+) -> dict[str, Any]:
+    """Clean for one part, with robots that begin anew; the state after it."""
+    done = state["done"]
+    steps = min(PART, settings.steps - done)
+    controller: Any = navigator.controller
+    seed = seed_for([settings.seed, done], Purpose.CLEANUP)
+    if isinstance(getattr(controller, "random", None), np.random.Generator):
+        controller.random = np.random.default_rng(seed)
+    with one_thread():
+        cleaner = Cleaner(
+            navigator,
+            env,
+            seed=seed,
+            options=options,
+            goals=settings.goals,
+            episode_steps=settings.episode_steps,
+        )
+        report = cleaner.run(steps, progress)
+    memory = navigator.memory
+    part = {
+        "steps": done + report.steps,
+        "episodes": report.episodes,
+        "arrived": report.arrived,
+        "removed": len(memory.removed().source),
+        "edges": len(memory.edges().source),
+        "largest_component": memory.largest_part(),
+        "seconds": report.seconds,
+    }
+    return {**state, "done": done + report.steps, "parts": [*state["parts"], part]}
+
+
+def _line(state: dict[str, Any]) -> str:
+    part = state["parts"][-1]
+    return (
+        f"{part['steps']:,} steps: {part['arrived']} of {part['episodes']} goals reached, {part['removed']:,} edges "
+        f"removed so far, {part['edges']:,} stand"
+    )
+
+
+# -- the state ---------------------------------------------------------------------------------------------------
+
+
+def _read_state(folder: Path, settings: CleanupSettings) -> dict[str, Any]:
+    """Steps done and parts so far; SGMError if they were made with other settings."""
+    mine = {name: value for name, value in dataclasses.asdict(settings).items() if name != "steps"}
+    mine["env_arg"] = list(settings.env_arg)
+    found = read_object(folder / "cleanup.json", {"done": COUNT, "settings": {}}, _REMEDY)
+    if found is None:
+        return {"done": 0, "settings": mine, "parts": []}
+    theirs = found.get("settings") or {}
+    if differing := [name for name in mine if theirs.get(name) != mine[name]]:
+        raise sgm.SGMError(
+            f"the memory in {folder} was cleaned with other settings ({', '.join(differing)} differ): give the same "
+            "ones, or start over from the memory as it was built with --no-resume"
+        )
+    _take_over(folder, found["done"])
+    return {"done": found["done"], "settings": mine, "parts": found.get("parts") or []}
+
+
+def _name(done: int) -> str:
+    return f"memory-{done}.sgm"
+
+
+def _take_over(folder: Path, done: int) -> None:
+    """Put the memory of a finished part in its place; a crash between the two writes is made good here."""
+    if (folder / _name(done)).is_file():
+        (folder / _name(done)).replace(folder / MEMORY)
+    for path in folder.glob("memory-[0-9]*.sgm"):
+        path.unlink()
+
+
+def _start_over(folder: Path) -> None:
+    if (folder / BUILT).is_file():
+        (folder / "cleanup.json").unlink(missing_ok=True)
+        (folder / BUILT).replace(folder / MEMORY)

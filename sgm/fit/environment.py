@@ -1,0 +1,85 @@
+"""Environments by name: `ID` or `gym:ID` of Gymnasium, `ogbench:NAME` of OGBench."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+
+import sgm
+from sgm.errors import MissingExtra
+
+# Packages whose environments Gymnasium knows only once they are imported, and the extra that installs each.
+PACKAGES = {"gymnasium_robotics": "examples", "minigrid": "examples", "ogbench": "ogbench"}
+_DATASET = re.compile(r"-(navigate|stitch|explore|play|noisy)(-v\d+)$")  # what datasets add to an environment's name
+
+Options = list[dict[str, Any]]
+
+
+def make_env(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any, Options | None]:
+    """So many environments as one vector environment, and the reset options that episodes use in turn.
+
+    Args:
+        name: an id of Gymnasium, also as `gym:ID` or `module:ID`; or `ogbench:NAME`, the name of an environment or of
+            one of its datasets.
+        number: of sub-environments.
+        arguments: of the environment.
+    """
+    if name.startswith("ogbench:"):
+        return _make_ogbench(name.removeprefix("ogbench:"), number, arguments)
+    name = name.removeprefix("gym:")
+    _register(name)
+    try:
+        return gymnasium.make_vec(name, number, vectorization_mode="sync", **arguments), None
+    except TypeError as error:
+        raise sgm.InputError(f"{name} does not take {_listed(arguments)}: {error}") from error
+    except (gymnasium.error.Error, ModuleNotFoundError) as error:
+        raise sgm.InputError(f"the environment {name} cannot be made: {error}{_advice(name)}") from error
+
+
+def _make_ogbench(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any, Options]:
+    os.environ.setdefault("MUJOCO_GL", "egl" if name.startswith("visual-") else "disabled")
+    try:
+        import ogbench  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise MissingExtra(f"ogbench:{name}", "ogbench", error) from error
+    known = _DATASET.sub(r"\2", name)
+    try:
+        env = gymnasium.make_vec(known, number, vectorization_mode="sync", **arguments)
+    except TypeError as error:
+        raise sgm.InputError(f"{known} does not take {_listed(arguments)}: {error}") from error
+    except gymnasium.error.Error as error:
+        raise sgm.InputError(f"OGBench has no environment {known!r}: {error}{_advice(known)}") from error
+    tasks = getattr(env.envs[0].unwrapped, "num_tasks", 0)  # type: ignore[attr-defined]
+    return env, [{"task_id": task} for task in range(1, tasks + 1)] or [{}]
+
+
+def _listed(arguments: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in arguments.items()) or "these arguments"
+
+
+def _register(name: str) -> None:
+    """Import the packages that may know an id, until one does."""
+    for package in PACKAGES:
+        if name in gymnasium.registry or ":" in name:
+            return
+        try:
+            gymnasium.register_envs(importlib.import_module(package))
+        except ModuleNotFoundError:
+            continue
+
+
+def _advice(name: str) -> str:
+    """What to try for an id that is not known."""
+    near = difflib.get_close_matches(name, list(gymnasium.registry), 3)
+    hint = f"; near it: {', '.join(near)}" if near else ""
+    absent = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
+    for package in absent:
+        hint += f"; {package} is not installed: pip install 'sparse-graphical-memory[{PACKAGES[package]}]'"
+    return f"{hint}. Environments of your own: give module:ID, and the module is imported"

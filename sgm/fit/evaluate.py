@@ -1,0 +1,158 @@
+"""`sgm evaluate`: episodes of the agent and of its controller alone, in parts that are kept."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sgm
+from sgm.benchmarks.provenance import provenance
+from sgm.benchmarks.results import read_object, write_json
+from sgm.benchmarks.threads import one_thread
+from sgm.navigation import wilson
+
+from .environment import make_env
+from .folder import Agent, cleanup_steps
+from .report import write_report
+from .settings import EvaluateSettings, arguments
+
+PART = 100  # episodes between two writes
+AGENT, CONTROLLER = "agent", "controller alone"
+_REMEDY = "remove the file, and the evaluation is made again"
+
+
+def evaluate(
+    folder: Path, settings: EvaluateSettings, *, command: str = "", resume: bool = True, progress: bool = True
+) -> Path:
+    """Run the episodes that are missing, print the results, and write the report; its path.
+
+    Args:
+        folder: of an agent.
+        settings: what to run. More episodes than before go on where the last ones ended; anything else that differs is
+            another evaluation, in a file of its own.
+        command: what results say made them.
+        resume: keep the episodes that were run before.
+        progress: show progress bars.
+    """
+    agent = Agent(folder)
+    navigator = agent.require_controller("sgm evaluate")
+    path = evaluation_file(agent, settings)
+    kept = read_object(path, {"methods": {}}, _REMEDY) if resume else None
+    methods: dict[str, Any] = {} if kept is None else kept["methods"]
+    chosen = {AGENT: navigator, **({CONTROLLER: navigator.controller} if settings.controller else {})}
+    env, options = make_env(settings.env, settings.envs, arguments(settings.env_arg))
+    try:
+        for name, who in chosen.items():
+            for result in _parts(name, who, env, options, methods, settings, progress):
+                methods[name] = result
+                write_json(path, {**about(agent, settings), **provenance(command), "methods": methods})
+            print(line(name, methods[name]), flush=True)
+    finally:
+        env.close()
+    report = write_report(Path(folder))
+    print(f"results: {path}\nreport: {report}")
+    return report
+
+
+def about(agent: Agent, settings: EvaluateSettings) -> dict[str, Any]:
+    """What was evaluated, in which environment."""
+    memory = agent.memory
+    return {
+        "env": settings.env,
+        "env_args": arguments(settings.env_arg),
+        "seed": settings.seed,
+        "max_steps": settings.max_steps,
+        "cleanup_steps": cleanup_steps(agent.folder),
+        "nodes": len(memory),
+        "edges": len(memory.edges().source),
+        "records": memory.records,
+    }
+
+
+def evaluation_file(agent: Agent, settings: EvaluateSettings) -> Path:
+    """Where the results of these settings are, for the memory as it is."""
+    facts = about(agent, settings)
+    code = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
+    name = re.sub(r"[^\w.-]+", "-", settings.env.removeprefix("gym:"))
+    return agent.folder / "evaluations" / f"{name}-{code}.json"
+
+
+def _parts(
+    name: str, who: Any, env: Any, options: Any, methods: dict[str, Any], settings: EvaluateSettings, progress: bool
+) -> Any:
+    """What is known after each part of the episodes; a generator."""
+    known: dict[str, Any] = methods.get(name) or {}
+    outcomes, steps, failures = (known.get(field) or [] for field in ("outcomes", "steps", "failures"))
+    outcomes, seconds = list(outcomes), known.get("seconds_per_action") or 0.0
+    tasks = options or [{}]
+    while len(steps) < settings.episodes:
+        done = len(steps)
+        number = min(PART - done % PART, settings.episodes - done)
+        turn = done % len(tasks)  # so that episode i has the same task, whatever was run before
+        _seed_actions(who, settings.seed + done)
+        with one_thread():
+            found = sgm.evaluate(
+                who,
+                env,
+                number,
+                seed=settings.seed + done,
+                options=[*tasks[turn:], *tasks[:turn]] if len(tasks) > 1 else None,
+                max_steps=settings.max_steps,
+                progress=progress,
+            )
+        seconds = (seconds * done + found.seconds_per_action * number) / (done + number)
+        outcomes += ["01"[int(won)] for won in found.successes]
+        steps, failures = [*steps, *found.steps.tolist()], [*failures, *found.failures.tolist()]
+        yield _summary("".join(outcomes), steps, failures, seconds, [each.get("task_id") for each in tasks])
+    if len(steps) > settings.episodes:
+        print(f"{name}: {len(steps)} episodes were run before, and are kept")
+
+
+def _seed_actions(who: Any, seed: int) -> None:
+    """Give a controller that draws its actions random numbers of its own for each part."""
+    controller = getattr(who, "controller", who)
+    if isinstance(getattr(controller, "random", None), np.random.Generator):
+        controller.random = np.random.default_rng(seed)
+
+
+def _summary(outcomes: str, steps: list[int], failures: list[str], seconds: float, tasks: list[Any]) -> dict[str, Any]:
+    won = outcomes.count("1")
+    arrived = [taken for taken, outcome in zip(steps, outcomes, strict=True) if outcome == "1"]
+    found: dict[str, Any] = {
+        "episodes": len(outcomes),
+        "successes": won,
+        "success_rate": won / len(outcomes),
+        "ci95": list(wilson(won, len(outcomes))),
+        "mean_steps": float(np.mean(arrived)) if arrived else None,
+        "reasons": {reason: failures.count(reason) for reason in dict.fromkeys(failures) if reason},
+        "seconds_per_action": seconds,
+        "outcomes": outcomes,
+        "steps": steps,
+        "failures": failures,
+    }
+    if len(tasks) > 1:
+        parts = {str(task): outcomes[place :: len(tasks)] for place, task in enumerate(tasks)}
+        found["by_task"] = {
+            task: {"episodes": len(part), "successes": part.count("1")} for task, part in parts.items() if part
+        }
+    return found
+
+
+def line(name: str, result: dict[str, Any]) -> str:
+    """A result in a line."""
+    low, high = result["ci95"]
+    text = f"{name}: {result['success_rate']:.1%} of {result['episodes']} episodes [{low:.1%}, {high:.1%}]"
+    if result["mean_steps"] is not None:
+        text += f", {result['mean_steps']:.0f} steps to the goal"
+    if result.get("by_task"):
+        text += "; by task " + ", ".join(
+            f"{task}: {each['successes']}/{each['episodes']}" for task, each in result["by_task"].items()
+        )
+    if result["reasons"]:
+        text += "; failed: " + ", ".join(f"{number} {reason}" for reason, number in result["reasons"].items())
+    return text

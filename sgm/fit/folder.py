@@ -1,0 +1,123 @@
+"""The folder of an agent: what `sgm fit` writes into it, what of it is finished, and the agent read back.
+
+`settings.json`: what was asked for. `fit.json`: the finished stages, each with its facts. `data.npz`: what was
+collected. `memory_distance.safetensors`, `controller.safetensors`, `memory.sgm` and `agent.json`: the agent, see
+`sgm.navigation.folder`; without actions there is no controller and no agent.json. `cleanup.json`: cleanup so far;
+`memory-built.sgm`: the memory before it. `evaluations/`: a file for each. `plans/`, `figures/`, `report.html`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import sgm
+from sgm.benchmarks.checks import Shape
+from sgm.benchmarks.provenance import provenance
+from sgm.benchmarks.results import claim_folder, read_object, write_json
+
+# The class of each distance, and of the controller, in its module.
+DISTANCES = {
+    "regression": ("sgm.distances.regression", "RegressionDistance"),
+    "quasimetric": ("sgm.distances.quasimetric", "QuasimetricDistance"),
+    "contrastive": ("sgm.distances.contrastive", "ContrastiveDistance"),
+    "closeness": ("sgm.distances.sptm", "ClosenessDistance"),
+}
+DISTANCE, CONTROLLER, MEMORY = "memory_distance.safetensors", "controller.safetensors", "memory.sgm"
+BUILT = "memory-built.sgm"
+_FILES = ("fit.json", "agent.json", "cleanup.json", "data.npz", DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
+_FOLDERS = ("data", "checkpoints", "evaluations", "plans", "cleanup", "figures")
+_REMEDY = "make the agent again with --no-resume, or in another folder"
+
+
+def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
+    """Take a folder for a source and settings; refuse one that holds something else."""
+    folder = Path(folder)
+    if not resume:
+        for name in _FILES:
+            (folder / name).unlink(missing_ok=True)
+    elif (folder / "agent.json").exists() and not (folder / "settings.json").exists():
+        raise sgm.SGMError(f"{folder} holds an agent that sgm fit has not made: choose another folder with --out")
+    claim_folder(folder, {"source": source, **dataclasses.asdict(settings)}, (), _FOLDERS, resume=resume)
+
+
+class Record:
+    """`fit.json`: the finished stages of a fit with their facts, written after each."""
+
+    def __init__(self, folder: Path, command: str = "") -> None:
+        """Read what is finished in a folder."""
+        self.path = folder / "fit.json"
+        shape: Shape = {"stages": {}, "versions": {}}
+        self.content: dict[str, Any] = read_object(self.path, shape, _REMEDY) or {"stages": {}}
+        self.command = command
+
+    @property
+    def stages(self) -> dict[str, Any]:
+        """Facts of each finished stage, by name."""
+        found: dict[str, Any] = self.content.setdefault("stages", {})
+        return found
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+        """Do a stage: facts to be filled in, kept with the time it took once it is over."""
+        begin, facts = time.monotonic(), dict[str, Any]()
+        yield facts
+        self.stages[name] = {**facts, "seconds": round(time.monotonic() - begin, 1)}
+        self.content = {**provenance(self.command), "stages": self.stages}
+        write_json(self.path, self.content)
+
+
+class Agent:
+    """An agent, or a memory alone, read from a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        """Read networks and memory."""
+        self.folder = Path(folder)
+        if not (self.folder / MEMORY).is_file():
+            raise sgm.StoreError(
+                f"{folder} holds no {MEMORY}: give the folder of an agent, made with sgm fit SOURCE --out {folder}"
+            )
+        self.navigator: sgm.Navigator | None = None
+        if (self.folder / "agent.json").is_file():
+            self.navigator = sgm.Navigator.load(self.folder)
+            self.memory = self.navigator.memory
+        else:
+            self.memory = sgm.SparseGraphicalMemory.load(self.folder / MEMORY, self._distance())
+
+    def _distance(self) -> Any:
+        kind = (Record(self.folder).stages.get("distance") or {}).get("kind")
+        if kind not in DISTANCES or not (self.folder / DISTANCE).is_file():
+            raise sgm.StoreError(f"{self.folder} does not say which distance its memory was made with: {_REMEDY}")
+        return load_distance(self.folder, kind)
+
+    def require_controller(self, what: str) -> sgm.Navigator:
+        """The agent that acts; InputError if there is only a memory."""
+        if self.navigator is None:
+            raise sgm.InputError(
+                f"{self.folder} holds a memory without a controller, which can plan but not act: {what} needs an agent "
+                "made from a source with actions (gym:, minari:, ogbench:, or an .npz with actions)"
+            )
+        return self.navigator
+
+
+def load_distance(folder: Path, kind: str) -> Any:
+    """The distance of this kind that a folder holds."""
+    module, name = DISTANCES[kind]
+    return getattr(importlib.import_module(module), name).load(folder / DISTANCE)
+
+
+def cleanup_steps(folder: Path) -> int:
+    """Cleanup steps that the memory of a folder has had."""
+    found = read_object(folder / "cleanup.json", {}, _REMEDY) or {}
+    return int(found.get("done", 0))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it."""
+    return json.loads(json.dumps(value, default=float))

@@ -1,0 +1,205 @@
+"""`sgm fit`: collect or read, learn a distance and a controller, build the memory, report; each stage is kept."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import sgm
+from sgm.benchmarks.plots import pyplot
+from sgm.errors import MissingExtra
+from sgm.learning.pairs import as_rows
+
+from . import source as sources
+from .build import build
+from .folder import CONTROLLER, DISTANCE, DISTANCES, MEMORY, Record, claim, load_distance, plain
+from .report import keep_places, write_report
+from .settings import FitSettings
+from .source import Source
+
+
+class Fit:
+    """A fit in a folder, in which it may have begun before."""
+
+    def __init__(
+        self,
+        source: str,
+        settings: FitSettings,
+        out: Path,
+        *,
+        command: str = "",
+        resume: bool = True,
+        progress: bool = True,
+    ) -> None:
+        """Claim the folder. Whatever is wrong with the source or the installation is said before that.
+
+        Args:
+            source: such as "gym:PointMaze_Large-v3", see `sgm.fit.source`.
+            settings: what to do with it.
+            out: the folder of the agent.
+            command: what results say made them.
+            resume: resume the fit that the folder holds; otherwise remove what it left there.
+            progress: show progress bars.
+        """
+        self.source: Source = sources.parse_source(source)
+        self.settings, self.out, self.progress = settings, Path(out), progress
+        require_extras()
+        claim(self.out, str(self.source), settings, resume)
+        self.record, self.begin = Record(self.out, command), time.monotonic()
+
+    def run(self) -> Path:
+        """Do what is not done yet; returns the path of the report."""
+        data = self._experience()
+        distance = self._distance(data)
+        controller = self._controller(data)
+        self._memory(data, distance, controller)
+        keep_places(self.out, data)
+        path = write_report(self.out)
+        self.say(f"report: {path}")
+        print(self._next_steps())
+        return path
+
+    def say(self, text: str) -> None:
+        """Print a line with the time since the start."""
+        print(f"{time.monotonic() - self.begin:5.0f} s  {text}", flush=True)
+
+    def _experience(self) -> sgm.Experience:
+        with self._stage("experience") as facts:
+            data = sources.read(self.source, self.settings, self.out, self.progress)
+            facts |= _about(data)
+        self.say(str(data))
+        return data
+
+    def _distance(self, data: sgm.Experience) -> Any:
+        kind = "regression" if self.settings.distance == "auto" else self.settings.distance
+        if self._has("distance", DISTANCE):
+            return load_distance(self.out, self.record.stages["distance"]["kind"])
+        with self._stage("distance") as facts:
+            distance = self._train(DISTANCES[kind][0], data, "distance")
+            distance.save(self.out / DISTANCE)
+            facts |= {"kind": kind, "noise": float(distance.noise), "far": float(distance.far)}
+            facts["curve"] = distance_curve(data, distance, self.settings.seed)
+        self.say(f"distance ({kind}): noise {distance.noise:.2f} steps, ends at {facts['far']:.0f} steps")
+        self._forget_checkpoint("distance")
+        return distance
+
+    def _controller(self, data: sgm.Experience) -> Any:
+        from sgm.controllers.cloned import ClonedController
+
+        if data.actions is None or not self.settings.controller:
+            why = "it was switched off" if data.actions is not None else "the source has no actions"
+            self.say(f"no controller, because {why}: the memory can be planned on and looked at")
+            return None
+        if self._has("controller", CONTROLLER):
+            return ClonedController.load(self.out / CONTROLLER)
+        with self._stage("controller") as facts:
+            controller = self._train("sgm.controllers.cloned", data, "controller")
+            controller.save(self.out / CONTROLLER)
+            facts |= {"kind": "cloned", "reach": controller.config.reach}
+        self.say(f"controller (cloned): goals up to {controller.config.reach} steps ahead")
+        self._forget_checkpoint("controller")
+        return controller
+
+    def _memory(self, data: sgm.Experience, distance: Any, controller: Any) -> None:
+        if self._has("memory", MEMORY):
+            return
+        with self._stage("memory") as facts:
+            choice = build(data, distance, controller, self.settings, self.progress)
+            if choice.agent is None:
+                choice.memory.save(self.out / MEMORY)
+            else:
+                choice.agent.save(self.out)
+            stats = choice.memory.stats().asdict()
+            facts |= plain({"settings": choice.memory.settings.asdict(), "why": choice.why, "stats": stats})
+        self.say(str(choice.memory))
+        for line in choice.why:
+            print(f"         {line}")
+
+    def _train(self, module: str, data: sgm.Experience, name: str) -> Any:
+        more = {} if self.settings.iterations is None else {"iterations": self.settings.iterations}
+        checkpoint = self.out / "checkpoints" / f"{name}.safetensors"
+        checkpoint.parent.mkdir(exist_ok=True)
+        return importlib.import_module(module).train(
+            data,
+            seed=self.settings.seed,
+            device=self.settings.device,
+            checkpoint=checkpoint,
+            progress=self.progress,
+            **more,
+        )
+
+    def _stage(self, name: str) -> Any:
+        """A stage whose facts are kept, unless they are already."""
+        if name in self.record.stages:
+            return contextlib.nullcontext(dict(self.record.stages[name]))
+        return self.record.stage(name)
+
+    def _has(self, stage: str, file: str) -> bool:
+        """Whether a stage is finished; if only its file is missing, it is done again."""
+        if stage in self.record.stages and not (self.out / file).is_file():
+            del self.record.stages[stage]
+        return stage in self.record.stages
+
+    def _forget_checkpoint(self, name: str) -> None:
+        (self.out / "checkpoints" / f"{name}.safetensors").unlink(missing_ok=True)
+
+    def _next_steps(self) -> str:
+        if (self.out / CONTROLLER).exists():
+            env = self.source.env or "ID"
+            return f"\nnext:  sgm evaluate {self.out} --env {env}\n       sgm cleanup {self.out} --env {env}"
+        return f"\nnext:  sgm plan {self.out} START GOAL   (node numbers, or image files)"
+
+
+def distance_curve(data: sgm.Experience, distance: Any, seed: int, samples: int = 300) -> dict[str, Any]:
+    """What a distance says of observations of an episode, by the steps between them, and of different episodes."""
+    random = np.random.default_rng(seed)
+    rows = as_rows(data, distance.config.encoder)
+    longest = max(1, min(int(1.5 * distance.far), int(rows.left.max())))
+    found: dict[str, Any] = {"lags": [], "low": [], "median": [], "high": []}
+    for lag in np.unique(np.rint(np.linspace(1, longest, 24)).astype(int)).tolist():
+        first, second = rows.apart(lag)
+        if len(first):
+            chosen = random.choice(len(first), samples)
+            steps = _between(data, distance, first[chosen], second[chosen])
+            found["lags"].append(lag)
+            for name, share in (("low", 0.1), ("median", 0.5), ("high", 0.9)):
+                found[name].append(float(np.quantile(steps, share)))
+    first, second = random.integers(len(data), size=(2, 4 * samples))
+    other = data.episodes[first] != data.episodes[second]
+    far = _between(data, distance, first[other], second[other]) if other.any() else np.array([distance.far])
+    return {**found, "others": float(np.median(far))}
+
+
+def _between(data: sgm.Experience, distance: Any, first: Any, second: Any) -> Any:
+    """(n,) distances from (n,) rows to (n,) rows."""
+    embed_goal = getattr(distance, "embed_goal", distance.embed)
+    starts, goals = distance.embed(data.observations[first]), embed_goal(data.goals[second])
+    if hasattr(distance, "pairs"):
+        return distance.pairs(starts, goals)
+    return np.array([float(distance(starts[row : row + 1], goals[row : row + 1])[0, 0]) for row in range(len(starts))])
+
+
+def require_extras() -> None:
+    """MissingExtra before any work is done."""
+    for module in ("torch", "safetensors"):
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtra("sgm fit", "learn", ModuleNotFoundError(name=module))
+    pyplot()
+
+
+def _about(data: sgm.Experience) -> dict[str, Any]:
+    return {
+        "source": data.source,
+        "observations": len(data),
+        "episodes": data.number_of_episodes,
+        "shape": list(data.observations.shape[1:]),
+        "dtype": str(data.observations.dtype),
+        "actions": None if data.actions is None else list(data.actions.shape[1:]),
+        "goals": None if data.achieved_goals is None else list(data.achieved_goals.shape[1:]),
+    }

@@ -1,0 +1,176 @@
+"""`sgm plan`: a plan between two nodes, images or places, printed and drawn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgm
+from sgm.benchmarks.plots import pyplot
+from sgm.benchmarks.results import read_arrays
+from sgm.errors import MissingExtra
+from sgm.memory.given import ACHIEVED_GOAL, POSITION
+
+from . import figures
+from .folder import Agent
+from .layout import lay_out
+from .report import SEEN, plan_titles
+
+_ACCEPTED = "a node number, an image file, or coordinates such as 3.5,-1"
+
+
+class End(NamedTuple):
+    """Where a plan begins or ends.
+
+    Attributes:
+        text: as it was given.
+        node: the node, if it is one.
+        value: the observation or goal, in the place of a node.
+    """
+
+    text: str
+    node: int | None = None
+    value: NDArray[Any] | None = None
+
+
+def plan(folder: Path, start: str, goal: str, out: Path | None = None) -> Path:
+    """Plan on the memory of a folder, print the plan and draw it; the path of the figure.
+
+    Args:
+        folder: of an agent, or of a memory without a controller.
+        start: a node number, the path of an image, or coordinates.
+        goal: the same.
+        out: the figure; None: `plans/START-GOAL.png` in the folder.
+    """
+    pyplot()
+    memory = Agent(folder).memory
+    ends = [_end(memory, text, name) for text, name in ((start, "START"), (goal, "GOAL"))]
+    found = make_plan(memory, *ends)
+    print(found)
+    path = out or Path(folder) / "plans" / f"{_short(start)}-{_short(goal)}.png"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draw(path, Path(folder), memory, found, *ends)
+    print(f"wrote {path}")
+    return path
+
+
+def make_plan(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> sgm.Plan:
+    """The plan between two ends; NoPath, with what to do, if there is none."""
+    try:
+        if start.node is not None and goal.node is not None:
+            return memory.plan_nodes(start.node, goal.node)
+        # An end that is no node is attached to the nodes that are near it.
+        if start.value is not None and goal.value is not None and _same_space(memory, start.value, goal.value):
+            return memory.plan(start.value, goal.value)
+        return memory.plan_nodes(_node(memory, start, False), _node(memory, goal, True))
+    except sgm.EmptyMemory:
+        raise
+    except sgm.NoPath as error:
+        raise sgm.NoPath(
+            f"no way from {start.text} to {goal.text}: {error}. The largest strongly connected component has "
+            f"{memory.largest_part()} of {len(memory)} nodes; see the report for which they are"
+        ) from error
+
+
+def _same_space(memory: sgm.SparseGraphicalMemory, start: NDArray[Any], goal: NDArray[Any]) -> bool:
+    """Whether both ends are observations, which the memory attaches by itself."""
+    kept = memory.observations.shape[1:] if memory.settings.keep_observations and len(memory) else None
+    shapes = {start.shape, goal.shape}
+    return ACHIEVED_GOAL not in memory.attributes and kept is not None and shapes == {kept}
+
+
+def _node(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool) -> int:
+    return _nearest(memory, end, as_goal) if end.node is None else end.node
+
+
+def _nearest(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool) -> int:
+    """The node nearest to an observation or a place."""
+    value = np.asarray(end.value)
+    for name in (POSITION, ACHIEVED_GOAL):
+        places = memory.attributes.get(name)
+        if places is not None and places.shape[1:] == value.shape:
+            return int(np.linalg.norm(places.reshape(len(places), -1) - value.ravel(), axis=1).argmin())
+    near = memory.localise(value[None], as_goals=as_goal)
+    return int(np.asarray(near.node).ravel()[0])
+
+
+def _end(memory: sgm.SparseGraphicalMemory, text: str, name: str) -> End:
+    if text.strip().lstrip("-").isdecimal():
+        node = int(text)
+        if not 0 <= node < len(memory):
+            raise sgm.InputError(
+                f"{name} is node {node}: expected 0 to {len(memory) - 1}, the memory has {len(memory)}"
+            )
+        return End(text, node)
+    if (numbers := _numbers(text)) is not None:
+        return End(text, value=_checked_place(memory, numbers, name))
+    if Path(text).is_file():
+        return End(text, value=read_image(memory, Path(text), name))
+    raise sgm.InputError(f"{name} is {text!r}: expected {_ACCEPTED}")
+
+
+def _numbers(text: str) -> NDArray[np.float64] | None:
+    try:
+        return np.array([float(part) for part in text.split(",")]) if "," in text else None
+    except ValueError:
+        return None
+
+
+def _checked_place(memory: sgm.SparseGraphicalMemory, values: NDArray[np.float64], name: str) -> NDArray[Any]:
+    shapes = {key: memory.attributes[key].shape[1:] for key in (POSITION, ACHIEVED_GOAL) if key in memory.attributes}
+    if memory.settings.keep_observations:
+        shapes["observation"] = memory.observations.shape[1:]
+    if values.shape not in shapes.values():
+        known = ", ".join(f"{' × '.join(map(str, shape))} for an {key}" for key, shape in shapes.items())
+        raise sgm.InputError(f"{name} has {len(values)} coordinates: expected {known or 'a node number'}")
+    return values
+
+
+def read_image(memory: sgm.SparseGraphicalMemory, path: Path, name: str) -> NDArray[Any]:
+    """An image file as the memory's observations are; one of another size is resized."""
+    shape = memory.observations.shape[1:] if memory.settings.keep_observations else ()
+    if len(shape) not in (2, 3):
+        raise sgm.InputError(
+            f"{name} is the file {path}, but the memory's observations are no images: give {_ACCEPTED}"
+        )
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ModuleNotFoundError as error:
+        raise MissingExtra("reading images", "images", error) from error
+    try:
+        with Image.open(path) as image:
+            picture = image.convert("RGB" if shape[2:] == (3,) else "L")
+            if picture.size != (shape[1], shape[0]):
+                picture = picture.resize((shape[1], shape[0]), Image.Resampling.BOX)
+            values = np.asarray(picture)
+    except (UnidentifiedImageError, OSError, ValueError) as error:
+        raise sgm.InputError(f"{name} is {path}, which is no image that can be read: {error}") from error
+    values = values[..., None] if shape[2:] == (1,) else values
+    dtype = memory.observations.dtype
+    return values if dtype == np.uint8 else (values / 255).astype(dtype)
+
+
+def draw(path: Path, folder: Path, memory: sgm.SparseGraphicalMemory, found: sgm.Plan, start: End, goal: End) -> None:
+    """Draw a plan: as a strip of images if the memory has them, otherwise as a map."""
+    if memory.settings.keep_observations and memory.observations.ndim > 2:
+        images, titles = list(memory.observations[found.nodes]), plan_titles(found)
+        if start.value is not None:
+            images, titles = [start.value, *images], ["start", *titles]
+        if goal.value is not None:
+            images, titles = [*images, goal.value], [*titles, f"goal · {found.total:.0f} steps"]
+        figures.strip(path, np.stack(images), titles, f"{len(found)} nodes, {found.total:.0f} steps")
+        return
+    layout = lay_out(memory)
+    seen = None
+    if layout.true and (folder / SEEN).is_file():
+        seen = read_arrays(folder, SEEN, "places")["places"].astype(np.float64)
+    figures.plan_map(path, memory, layout, seen, found)
+
+
+def _short(text: str) -> str:
+    """A text as part of a file name."""
+    name = Path(text).stem if not text.replace(",", "").replace(".", "").replace("-", "").isdecimal() else text
+    return "".join(c if c.isalnum() or c in ".,_" else "_" for c in name)[:40]

@@ -1,0 +1,119 @@
+"""The options of `sgm fit`, `sgm evaluate`, `sgm cleanup` and `sgm plan`, each with its help."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import sgm
+from sgm.benchmarks.options import EVALUATION, MEMORY, RUN, TRAINING, check_values, count, option
+
+DISTANCES = ("auto", "regression", "quasimetric", "contrastive", "closeness")
+_ENV_ARG = "arguments of the environment, NAME=VALUE each, such as continuing_task=false max_episode_steps=400"
+_ENV = "environment: a Gymnasium id (PointMaze_Large-v3 or module:ID), or ogbench:NAME"
+
+
+@dataclasses.dataclass(frozen=True)
+class FitSettings:
+    """What `sgm fit` does with a source."""
+
+    seed: int = option(0, "of everything random", least=0, metavar="N")
+    steps: int = count(40_000, "gym: environment steps to collect, with random actions", RUN)
+    hold: int | None = count(
+        None, "gym: steps for which a random action is held (default: 10 for continuous actions, 1 otherwise)", RUN
+    )
+    episode_steps: int = count(200, "gym: begin a new episode after so many steps", RUN)
+    envs: int = count(20, "gym: environments that are stepped at once", RUN)
+    env_arg: tuple[str, ...] = option((), "gym: " + _ENV_ARG, metavar="NAME=VALUE")
+    key: str = option("observation", "gym, minari: the entry of Dict observations to learn from", metavar="NAME")
+    position_key: str | None = option(
+        None, "gym, minari: the entry of Dict observations that is the true position, for figures only", metavar="NAME"
+    )
+    download: bool = option(False, "minari: fetch a dataset that is not on this machine")
+    dataset_dir: str | None = option(
+        None, "ogbench: folder of the official files (default: where the ogbench package puts them)", metavar="FOLDER"
+    )
+    size: int | None = count(None, "images: resize to so many pixels, width and height (default: as they are)", RUN)
+    every: int = count(1, "images: keep each so many-th image", RUN)
+    distance: str = option("auto", "which distance is learned", TRAINING, choices=DISTANCES)
+    iterations: int | None = count(
+        None, "updates of each network (default: those of the distance and controller)", TRAINING
+    )
+    controller: bool = option(True, "learn a controller too, where the source has actions", TRAINING)
+    device: str = option("auto", "where to train: auto, cpu, cuda, cuda:1, mps", TRAINING, metavar="DEVICE")
+    nodes: int | None = count(None, "about so many nodes (default: sgm.choose decides)", MEMORY)
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be meant."""
+        check_values(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluateSettings:
+    """What `sgm evaluate` runs."""
+
+    env: str = option("", _ENV, metavar="ID")
+    env_arg: tuple[str, ...] = option((), _ENV_ARG, metavar="NAME=VALUE")
+    episodes: int = count(200, "episodes of the agent, and of the controller alone", EVALUATION)
+    max_steps: int | None = count(
+        None, "end episodes after so many steps (default: when the environment does)", EVALUATION
+    )
+    envs: int = count(20, "environments that are stepped at once", EVALUATION)
+    seed: int = option(0, "of starts and goals: episode i begins with seed + i", EVALUATION, least=0, metavar="N")
+    controller: bool = option(True, "evaluate the controller alone, too", EVALUATION)
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be meant."""
+        check_values(self)
+        require_env(self.env)
+
+
+@dataclasses.dataclass(frozen=True)
+class CleanupSettings:
+    """What `sgm cleanup` does."""
+
+    env: str = option("", _ENV, metavar="ID")
+    env_arg: tuple[str, ...] = option((), _ENV_ARG, metavar="NAME=VALUE")
+    steps: int = count(50_000, "environment steps in all; more than are done: it goes on", RUN)
+    goals: str = option(
+        "random", "where robots are sent: any node, or behind doubtful edges", choices=("random", "active")
+    )
+    episode_steps: int = count(500, "steps after which a robot gets another goal", RUN)
+    envs: int = count(20, "environments that are stepped at once", RUN)
+    seed: int = option(0, "of starts and goals", least=0, metavar="N")
+
+    def __post_init__(self) -> None:
+        """Refuse values that cannot be meant."""
+        check_values(self)
+        require_env(self.env)
+
+
+def used_by(source: str) -> set[str]:
+    """The settings that matter for a source: those whose help names no kind of source, or this one."""
+    kind = source.partition(":")[0]
+    named = {field.name: field.metadata["help"].partition(":") for field in dataclasses.fields(FitSettings)}
+    kinds = {name: begin.split(", ") for name, (begin, colon, _) in named.items() if colon}
+    of_one = {name for name, each in kinds.items() if {*each} <= {"gym", "minari", "ogbench", "images"}}
+    return {"source", *(name for name in named if name not in of_one or kind in kinds[name])}
+
+
+def require_env(env: str) -> None:
+    """InputError unless an environment is named."""
+    if not env:
+        raise sgm.InputError("no environment is given: add --env ID, such as --env PointMaze_Large-v3")
+
+
+def arguments(given: Iterable[str]) -> dict[str, Any]:
+    """Arguments of an environment from texts such as `continuing_task=false`: JSON values, or else texts."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise sgm.InputError(f"env-arg is {text!r}: expected NAME=VALUE, such as continuing_task=false")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = {"True": True, "False": False, "None": None}.get(value, value)
+    return found

@@ -1,0 +1,143 @@
+"""Sources of experience, by name: `gym:ID`, `minari:ID`, `ogbench:NAME`, `images:FOLDER`, or a file or folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+import sgm
+from sgm import data as sources
+from sgm.benchmarks.seeds import Purpose, seed_for
+from sgm.data.experience import OF_EACH_OBSERVATION
+
+from .environment import make_env
+from .settings import FitSettings, arguments
+
+ACCEPTED = (
+    "gym:ID (a Gymnasium environment), minari:ID, ogbench:NAME, images:FOLDER (of walks, or a video), or an .npz file "
+    "or folder that sgm.data.save has written"
+)
+KINDS = ("gym", "minari", "ogbench", "images")
+PART = 20_000  # environment steps that are collected between two writes
+
+
+class Source(NamedTuple):
+    """Where experience comes from.
+
+    Attributes:
+        kind: "gym", "minari", "ogbench", "images" or "file".
+        name: what it is called there.
+    """
+
+    kind: str
+    name: str
+
+    def __str__(self) -> str:
+        """As it is given to the command."""
+        return self.name if self.kind == "file" else f"{self.kind}:{self.name}"
+
+    @property
+    def env(self) -> str | None:
+        """What `sgm evaluate --env` takes for it; None if that is not known."""
+        return {"gym": self.name, "ogbench": str(self)}.get(self.kind)
+
+
+def parse_source(text: str) -> Source:
+    """The source of a name; InputError if it is none, or nothing is there."""
+    kind, colon, name = text.partition(":")
+    if colon and kind in KINDS:
+        if not name:
+            raise sgm.InputError(f"the source is {text!r}, without a name: expected {ACCEPTED}")
+        if kind == "images" and not Path(name).exists():
+            raise sgm.InputError(f"the source is {text!r}, but {name} does not exist: expected {ACCEPTED}")
+        return Source(kind, name)
+    path = Path(text)
+    if path.suffix == ".npz" or path.exists():
+        _require_experience(path)
+        return Source("file", text)
+    raise sgm.InputError(f"the source is {text!r}: expected {ACCEPTED}")
+
+
+def _require_experience(path: Path) -> None:
+    if not path.exists():
+        raise sgm.InputError(f"the source is {path}, which does not exist: expected {ACCEPTED}")
+    if path.is_dir() and not (path / "observations.npy").is_file():
+        raise sgm.InputError(
+            f"the source is the folder {path}, which has no observations.npy: expected {ACCEPTED}; for images give "
+            f"images:{path}"
+        )
+
+
+def read(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
+    """The experience of a source; what is collected is kept in the folder."""
+    if source.kind == "gym":
+        return _collect(source.name, settings, folder, progress)
+    if source.kind == "minari":
+        keys = {"key": settings.key, "position_key": settings.position_key, "download": settings.download}
+        return sources.from_minari(source.name, **keys)  # type: ignore[arg-type]
+    if source.kind == "ogbench":
+        return sources.from_ogbench(source.name, settings.dataset_dir, seed=settings.seed)
+    if source.kind == "images":
+        return sources.from_images(source.name, settings.size, every=settings.every)
+    return sources.load(source.name)
+
+
+# -- collecting in parts, so that an interrupted one goes on -----------------------------------------------------
+
+
+def _collect(name: str, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
+    whole = folder / "data.npz"
+    if whole.is_file():
+        return sources.load(whole)
+    parts = [folder / "data" / f"part-{number}.npz" for number in range(-(-settings.steps // PART))]
+    missing = [number for number, path in enumerate(parts) if not path.is_file()]
+    if missing:
+        env, _ = make_env(name, settings.envs, arguments(settings.env_arg))
+        try:
+            for number in missing:
+                steps = min(PART, settings.steps - number * PART)
+                data = _collect_part(env, name, settings, steps, number, progress)
+                sources.save(data, parts[number])
+        finally:
+            env.close()
+    data = joined([sources.load(path) for path in parts])
+    sources.save(data, whole)
+    for path in parts:
+        path.unlink()
+    (folder / "data").rmdir()
+    return sources.load(whole)
+
+
+def _collect_part(
+    env: Any, name: str, settings: FitSettings, steps: int, number: int, progress: bool
+) -> sgm.Experience:
+    hold = settings.hold or (10 if isinstance(env.single_action_space, gymnasium.spaces.Box) else 1)
+    data = sgm.collect(
+        env,
+        steps,
+        hold=hold,
+        episode_steps=settings.episode_steps,
+        key=settings.key,
+        position_key=settings.position_key,
+        seed=seed_for([settings.seed, number], Purpose.EXPLORATION),
+        progress=progress,
+    )
+    return dataclasses.replace(data, source=f"gym:{name}, random actions held for {hold} steps")
+
+
+def joined(parts: list[sgm.Experience]) -> sgm.Experience:
+    """The episodes of all parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    numbers = np.cumsum([0, *(int(part.episodes[-1]) + 1 for part in parts)])
+    episodes = np.concatenate([part.episodes + first for part, first in zip(parts, numbers, strict=False)])
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("observations", "steps", *OF_EACH_OBSERVATION)
+        if getattr(parts[0], name) is not None
+    }
+    return sgm.Experience(episodes=episodes, source=parts[0].source, **columns)

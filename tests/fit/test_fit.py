@@ -1,0 +1,200 @@
+"""`sgm fit`, `evaluate`, `cleanup` and `plan` on a small world that needs no simulator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sgm
+from sgm.cli import main
+
+pytest.importorskip("torch")
+pytest.importorskip("matplotlib")
+WORLD = "SgmTestRoom-v0"  # see conftest
+TINY = ["--steps", "400", "--iterations", "10", "--envs", "2", "--episode-steps", "20", "--no-progress"]
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An agent in a room."""
+    folder = tmp_path_factory.mktemp("fit") / "agent"
+    assert main(["fit", f"gym:{WORLD}", "--out", str(folder), *TINY]) == 0
+    return folder
+
+
+@pytest.fixture
+def copy(agent: Path, tmp_path: Path) -> Path:
+    """A copy of it that a test may change."""
+    import shutil
+
+    return Path(shutil.copytree(agent, tmp_path / "copy"))
+
+
+@pytest.fixture(scope="module")
+def walks(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three walks of images from left to right."""
+    image = pytest.importorskip("PIL.Image")
+    folder = tmp_path_factory.mktemp("walks")
+    random = np.random.default_rng(0)
+    world = random.integers(0, 256, (12, 60, 3), dtype=np.uint8)
+    for walk in range(3):
+        (folder / str(walk)).mkdir()
+        for step in range(40):
+            image.fromarray(world[:, step : step + 12]).save(folder / str(walk) / f"{step}.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def image_memory(walks: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("images") / "memory"
+    assert main(["fit", f"images:{walks}", "--out", str(folder), "--iterations", "30", "--no-progress"]) == 0
+    return folder
+
+
+def results(folder: Path) -> list[dict]:
+    return [json.loads(path.read_text()) for path in sorted((folder / "evaluations").glob("*.json"))]
+
+
+def test_an_environment_becomes_an_agent_with_a_page(agent: Path):
+    loaded = sgm.Navigator.load(agent)
+    assert len(loaded.memory) > 1
+    page = (agent / "report.html").read_text()
+    assert "SgmTestRoom" in page and "<img" in page and "MaxDist" in page and "Not drawn" not in page
+    made = json.loads((agent / "fit.json").read_text())
+    assert made["command"].startswith("sgm fit") and made["versions"]["sgm"] and made["date"]
+    assert list(made["stages"]) == ["experience", "distance", "controller", "memory"]
+
+
+def test_a_finished_fit_does_nothing_again_and_other_settings_are_refused(copy: Path, capsys):
+    before = (copy / "memory.sgm").read_bytes()
+    assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY]) == 0
+    assert (copy / "memory.sgm").read_bytes() == before
+    assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY, "--seed", "1"]) == 2
+    assert "seed differ" in capsys.readouterr().err
+    assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY, "--seed", "1", "--no-resume"]) == 0
+    assert (copy / "memory.sgm").read_bytes() != before
+
+
+def test_an_interrupted_fit_goes_on_after_its_last_stage_and_gives_the_same_memory(copy: Path):
+    whole = sgm.SparseGraphicalMemory.load(copy / "memory.sgm", None)
+    made = json.loads((copy / "fit.json").read_text())
+    for stage in ("controller", "memory"):
+        del made["stages"][stage]
+    (copy / "fit.json").write_text(json.dumps(made))
+    for name in ("memory.sgm", "agent.json", "controller.safetensors"):
+        (copy / name).unlink()
+    assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY]) == 0
+    again = sgm.SparseGraphicalMemory.load(copy / "memory.sgm", None)
+    np.testing.assert_array_equal(again.embeddings, whole.embeddings)
+    for mine, theirs in zip(again.edges(), whole.edges(), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def test_evaluation_counts_the_agent_and_its_controller_and_keeps_what_made_it(copy: Path, capsys):
+    command = ["evaluate", str(copy), "--env", WORLD, "--envs", "2", "--no-progress", "--episodes"]
+    assert main([*command, "4"]) == 0
+    (found,) = results(copy)
+    assert found["command"].startswith("sgm evaluate") and found["versions"] and found["date"] and found["seed"] == 0
+    assert [result["episodes"] for result in found["methods"].values()] == [4, 4]
+    first = {name: result["outcomes"] for name, result in found["methods"].items()}
+    assert main([*command, "7"]) == 0
+    (more,) = results(copy)
+    for name, result in more["methods"].items():
+        assert result["episodes"] == 7 and result["outcomes"].startswith(first[name])
+    assert "controller alone" in (copy / "report.html").read_text()
+    assert main([*command, "2", "--env-arg", "max_episode_steps=3", "--no-controller"]) == 0
+    assert len(results(copy)) == 2
+    assert "of 2 episodes" in capsys.readouterr().out
+
+
+def test_cleanup_goes_on_and_starts_over(copy: Path, capsys, monkeypatch):
+    monkeypatch.setattr("sgm.fit.clean.PART", 40)
+    command = ["cleanup", str(copy), "--env", WORLD, "--envs", "2", "--no-progress", "--steps"]
+    built = sgm.SparseGraphicalMemory.load(copy / "memory.sgm", None).records
+    assert main([*command, "80"]) == 0
+    state = json.loads((copy / "cleanup.json").read_text())
+    assert state["done"] == 80 and [part["steps"] for part in state["parts"]] == [40, 80]
+    assert main([*command, "120"]) == 0
+    once = sgm.SparseGraphicalMemory.load(copy / "memory.sgm", None)
+    assert once.records > built == sgm.SparseGraphicalMemory.load(copy / "memory-built.sgm", None).records
+    assert not list(copy.glob("memory-[0-9]*"))
+    assert main([*command, "120", "--seed", "3"]) == 2
+    assert "seed differ" in capsys.readouterr().err
+    assert main([*command, "120", "--no-resume"]) == 0  # at once what was done in two goes
+    again = sgm.SparseGraphicalMemory.load(copy / "memory.sgm", None)
+    assert again.tried() == once.tried()
+    assert "Cleanup" in (copy / "report.html").read_text()
+
+
+def test_a_cleanup_that_was_killed_between_two_writes_is_made_good(copy: Path, monkeypatch):
+    monkeypatch.setattr("sgm.fit.clean.PART", 40)
+    command = ["cleanup", str(copy), "--env", WORLD, "--envs", "2", "--no-progress", "--steps", "40"]
+    assert main(command) == 0
+    (copy / "memory.sgm").replace(copy / "memory-40.sgm")
+    sgm.SparseGraphicalMemory.load(copy / "memory-built.sgm", None).save(copy / "memory.sgm")
+    assert main(command) == 0
+    assert sgm.SparseGraphicalMemory.load(copy / "memory.sgm", None).records > 0
+
+
+def test_a_plan_between_nodes_or_places_is_printed_and_drawn(copy: Path, capsys, tmp_path: Path):
+    assert main(["plan", str(copy), "0", "1", "--out", str(tmp_path / "plan.png")]) == 0
+    assert "plan of" in capsys.readouterr().out and (tmp_path / "plan.png").stat().st_size > 1_000
+    assert main(["plan", str(copy), "0.1,0.1", "0.9,0.9"]) == 0
+    assert "plan of" in capsys.readouterr().out and list((copy / "plans").glob("*.png"))
+
+
+def test_images_without_actions_give_a_memory_a_map_and_plans(image_memory: Path, walks: Path, capsys):
+    assert not (image_memory / "agent.json").exists()
+    page = (image_memory / "report.html").read_text()
+    assert "multidimensional scaling" in page and page.count("<img") >= 4 and "Not drawn" not in page
+    ends = [str(walks / "0" / "2.png"), str(walks / "1" / "30.png")]
+    assert main(["plan", str(image_memory), *ends]) == 0
+    assert "plan of" in capsys.readouterr().out and (image_memory / "plans" / "2-30.png").exists()
+    assert main(["evaluate", str(image_memory), "--env", WORLD]) == 2
+    assert "without a controller" in capsys.readouterr().err
+
+
+def test_a_file_of_experience_is_a_source(agent: Path, tmp_path: Path):
+    out = tmp_path / "again"
+    assert main(["fit", str(agent / "data.npz"), "--out", str(out), "--iterations", "5", "--no-progress"]) == 0
+    assert (out / "agent.json").exists() and not (out / "data.npz").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["fit", "nowhere"], ["'nowhere'", "gym:ID", "images:FOLDER"]),
+        (["fit", "gym:"], ["without a name"]),
+        (["fit", "images:/nowhere"], ["/nowhere does not exist"]),
+        (["fit", "missing.npz"], ["missing.npz", "does not exist"]),
+        (["fit", "gym:Bogus-v0"], ["Bogus-v0", "module:ID"]),
+        (["fit", f"gym:{WORLD}", "--env-arg", "width"], ["'width'", "NAME=VALUE"]),
+        (["fit", f"gym:{WORLD}", "--env-arg", "bogus=1"], ["bogus=1"]),
+        (["evaluate", "/nowhere", "--env", WORLD], ["/nowhere", "sgm fit"]),
+        (["cleanup", "/nowhere"], ["--env"]),
+        (["plan", "/nowhere", "0", "1"], ["/nowhere"]),
+    ],
+)
+def test_what_cannot_be_done_says_what_is_accepted(arguments, words, capsys, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    said = capsys.readouterr().err
+    assert all(word in said for word in words), said
+    assert "mistake in sgm" not in said
+
+
+@pytest.mark.parametrize("end", ["9999", "nothing", "1,2,3"])
+def test_an_end_that_is_none_is_refused(agent: Path, end: str, capsys):
+    assert main(["plan", str(agent), "0", end]) == 2
+    assert "GOAL" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate", "cleanup", "plan"])
+def test_every_option_has_help(command: str, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = capsys.readouterr().out
+    assert "AGENT" in shown and "(default: )" not in shown
