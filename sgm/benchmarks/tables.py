@@ -291,19 +291,24 @@ def distance_table(quality: Mapping[str, Mapping[str, Any] | None]) -> Table:
 
 
 def markdown(table: Table) -> str:
-    """A table in Markdown; its first columns, up to the method, begin at the left."""
+    """A table in Markdown; the columns that name a line begin at the left."""
     escaped = [[text.replace("|", "\\|") for text in line] for line in texts(table)]
     lines = [f"| {' | '.join(line)} |" for line in escaped]
-    left = table.heads.index("Method") + 1
+    left = _labels(table)
     rule = "|" + "|".join(["---"] * left + ["---:"] * (len(table.heads) - left)) + "|"
     return "\n".join([lines[0], rule, *lines[1:]])
 
 
+def _labels(table: Table) -> int:
+    """How many columns name a line: those up to the method, or the first."""
+    return table.heads.index("Method") + 1 if "Method" in table.heads else 1
+
+
 def columns(table: Table) -> str:
-    """A table in columns of plain text; its first columns, up to the method, begin at the left."""
+    """A table in columns of plain text; the columns that name a line begin at the left."""
     shown = texts(table)
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    left = table.heads.index("Method") + 1
+    left = _labels(table)
     aligned = [f"<{width}" if number < left else f">{width}" for number, width in enumerate(widths)]
     lines = ["  ".join(map(format, line, aligned)).rstrip() for line in shown]
     return "\n".join([lines[0], "  ".join("─" * width for width in widths), *lines[1:]])

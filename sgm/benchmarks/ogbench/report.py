@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Sequence
 
-from sgm.benchmarks import page, tables
+from sgm.benchmarks import label, page, tables
 from sgm.benchmarks.page import Figures, Note, Section
 from sgm.benchmarks.runs import RunFolder
 from sgm.benchmarks.tables import NONE, Cell, Pooled, Row, Table, rounded, share, stage
@@ -28,7 +28,7 @@ def report(run: RunFolder) -> list[Section]:
     sources = dict.fromkeys(str(row["source"]) for row in run.rows if row.get("source"))
     return [
         page.what_was_run(run),
-        Section("Results", [*console(run.rows), Note(_NOTE)]),
+        Section("Results", [summary_table(run.rows), Note(_NOTE), *console(run.rows)]),
         Section("Success by task", [task_table(run.rows)]),
         Section("Figures", [Figures(figures(run))]),
         Section("The data", [page.Facts({f"dataset {number}": name for number, name in enumerate(sources, 1)})]),
@@ -52,6 +52,29 @@ def console(rows: Sequence[Row]) -> list[Table]:
         "ms per action": lambda items: tables.milliseconds(_first(items).mean("seconds_per_action")),
     }
     return [tables.table(tables.by_group(tables.pool(rows)).items(), columns)]
+
+
+def summary_table(rows: Sequence[Row]) -> Table:
+    """One line for each dataset: success of every method offline, and of SGM after cleanup."""
+    groups = tables.by_group(tables.pool(rows))
+    datasets, methods = (dict.fromkeys(names) for names in zip(*(key[:2] for key in groups), strict=True))
+    heads, lines = ["Dataset"], [[Cell(_short(name))] for name in datasets]
+    for method in methods:
+        found = [
+            [item for key, items in groups.items() if key[:2] == (name, method) for item in items] for name in datasets
+        ]
+        for phase in ("initial", "cleaned"):
+            if any(stage(items, phase) for items in found):
+                heads.append(label("ogbench", method) + (", after cleanup" if phase == "cleaned" else ""))
+                for line, items in zip(lines, found, strict=True):
+                    line.append(over_seeds(stage(items, phase)))
+    for line, name in zip(lines, datasets, strict=True):
+        line.append(Cell(published(name)))
+    return Table([*heads, "Published"], lines)
+
+
+def _short(environment: str) -> str:
+    return environment.removeprefix("ogbench:").removeprefix("pointmaze-").removesuffix("-v0")
 
 
 def task_table(rows: Sequence[Row]) -> Table:
