@@ -91,8 +91,7 @@ def main_results(found: Found) -> Printed:
             lines.append(cells(item.environment, name, *ours, *paper))
         used += series
     elsewhere = [f"Other policies than {PAPER_POLICY}, the paper's, are in Table 3."] if more else []
-    notes = [_SUCCESS_NOTE, *elsewhere, *missing.notes(), *_doubts(found, used)]
-    return Printed("Table 1: main results", [Table(heads, lines)], notes, _sources(used))
+    return missing.printed("Table 1: main results", [Table(heads, lines)], [_SUCCESS_NOTE, *elsewhere], used)
 
 
 def doom_levels(found: Found) -> Printed:
@@ -117,10 +116,8 @@ def doom_levels(found: Found) -> Printed:
         "Easy, medium and hard: start and goal up to 200, 400 and 600 map units apart. The paper's dense oracle is in "
         "its appendix.",
         _SUCCESS_NOTE,
-        *missing.notes(),
-        *_doubts(found, used),
     ]
-    return Printed("Table 2: ViZDoom by level", parts, notes, _sources(used))
+    return missing.printed("Table 2: ViZDoom by level", parts, notes, used)
 
 
 def ablation(found: Found) -> Printed:
@@ -141,10 +138,8 @@ def ablation(found: Found) -> Printed:
         "W/ cleanup: after the longest cleanup; the paper's is 1,000,000 steps. Its two-way row here and its SGM in "
         "Table 1 have the same success and another ±.",
         _SUCCESS_NOTE,
-        *missing.notes(),
-        *_doubts(found, used),
     ]
-    return Printed("Table 3: merging criteria in SafetyGym", parts, notes, _sources(used))
+    return missing.printed("Table 3: merging criteria in SafetyGym", parts, notes, used)
 
 
 def time_per_action(found: Found) -> Printed:
@@ -167,15 +162,13 @@ def time_per_action(found: Found) -> Printed:
         used += series
     ratios = [sorb / mine if sorb and mine else None for sorb, mine in zip(*times, strict=True)]
     lines.append(cells("SoRB ÷ SGM", "", *map(number_text, ratios)))
-    notes = [
+    note = (
         "One agent: a robot that acts alone. Reference pattern: the same graph and networks, in the pattern of the "
         "released code. Both are single measurements. In a batch: the time of an evaluation divided by its actions, "
-        "after the longest cleanup; ± is the standard deviation over seeds. The paper's ± is that over actions.",
-        *missing.notes(),
-        *_doubts(found, used),
-    ]
-    sources = _sources(used) + ([found.speed_made] if found.speed_made else [])
-    return Printed("Table 4: time per action in PointEnv", [Table(heads, lines)], notes, sources)
+        "after the longest cleanup; ± is the standard deviation over seeds. The paper's ± is that over actions."
+    )
+    printed = missing.printed("Table 4: time per action in PointEnv", [Table(heads, lines)], [note], used)
+    return printed._replace(sources=[*printed.sources, *filter(None, [found.speed_made])])
 
 
 TABLES: dict[int, Callable[[Found], Printed]] = {1: main_results, 2: doom_levels, 3: ablation, 4: time_per_action}
@@ -250,14 +243,19 @@ class _Missing:
     """What no run has, by what makes it."""
 
     def __init__(self, found: Found) -> None:
-        self._names: dict[str, list[str]] = {}
-        self._elsewhere = COMMITTED.is_dir() and COMMITTED not in found.folders
+        self._found, self._names = found, dict[str, list[str]]()
 
     def add(self, source: str, name: str) -> None:
         self._names.setdefault(source, []).append(name)
 
-    def notes(self) -> list[str]:
-        hint = " The repository's own results: `--runs results`." if self._elsewhere else ""
+    def printed(self, title: str, parts: Sequence[Table], notes: Sequence[str], used: Sequence[Series]) -> Printed:
+        """A table with notes about what is missing and what is doubtful, and what it was made from."""
+        every = [*notes, *self._notes(), *_doubts(self._found, used)]
+        return Printed(title, parts, every, list(dict.fromkeys(item.run.made for item in used)))
+
+    def _notes(self) -> list[str]:
+        elsewhere = COMMITTED.is_dir() and COMMITTED not in self._found.folders
+        hint = " The repository's own results: `--runs results`." if elsewhere else ""
         return [
             f"{NONE} not among the runs: {', '.join(names)}. To make it: `{command(source)}`.{hint}"
             for source, names in self._names.items()
@@ -280,10 +278,6 @@ def _doubts(found: Found, used: Sequence[Series]) -> list[str]:
         *(f"{mine} is used, and not {other}, which has the same methods; --runs chooses." for mine, other in pairs),
         *found.notes,
     ]
-
-
-def _sources(used: Sequence[Series]) -> list[str]:
-    return list(dict.fromkeys(item.run.made for item in used))
 
 
 def _where(environment: str) -> str:

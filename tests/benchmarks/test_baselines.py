@@ -13,7 +13,7 @@ import pytest
 
 import sgm
 from sgm.benchmarks.point import baselines
-from sgm.benchmarks.point.baselines import NAMES, Baseline, load_baseline, train_baseline
+from sgm.benchmarks.point.baselines import NAMES, Baseline, train_baseline
 from sgm.envs.point.env import PointMazeEnv
 
 MAZE = {"maze": "U", "resize": 1}
@@ -117,7 +117,7 @@ class TestFiles:
     def test_a_loaded_policy_acts_identically(self, name, tmp_path):
         trained = train(name, tmp_path)
         (path,) = tmp_path.iterdir()
-        np.testing.assert_array_equal(load_baseline(path)(*pairs()), trained(*pairs()))
+        np.testing.assert_array_equal(baselines._read(path)(*pairs()), trained(*pairs()))
 
     def test_finished_weights_are_loaded_and_not_trained_again(self, tmp_path, monkeypatch):
         trained = train("sac+her", tmp_path)
@@ -154,7 +154,7 @@ class TestFiles:
         facts = {"format": "sgm-baseline-1", **({} if run is None else {"run": run})}
         write_tensors(path, {"a": torch.zeros(1)}, facts)
         with pytest.raises(sgm.StoreError, match="weights.safetensors holds no weights of a baseline.*move it away"):
-            load_baseline(path)
+            baselines._read(path)
 
     @pytest.mark.usefixtures("no_training")
     def test_a_file_under_a_wrong_name_is_refused(self, tmp_path):
@@ -169,9 +169,9 @@ class TestFiles:
     def test_what_is_no_baseline_is_refused(self, tmp_path):
         (tmp_path / "junk").write_bytes(b"junk")
         with pytest.raises(sgm.StoreError, match="not a safetensors file"):
-            load_baseline(tmp_path / "junk")
+            baselines._read(tmp_path / "junk")
         with pytest.raises(sgm.StoreError, match="does not exist"):
-            load_baseline(tmp_path / "nothing")
+            baselines._read(tmp_path / "nothing")
 
     @pytest.mark.usefixtures("no_training")
     def test_shapes_that_do_not_fit_are_refused(self, tmp_path):
@@ -195,9 +195,8 @@ class TestWithoutStableBaselines3:
     def test_a_missing_package_is_named_with_what_to_install(self, tmp_path, monkeypatch):
         pytest.importorskip("safetensors")
         monkeypatch.setitem(sys.modules, "stable_baselines3", None)
-        for attempt in (lambda: train("sac+her", tmp_path), lambda: load_baseline(tmp_path / "any")):
-            with pytest.raises(sgm.SGMError, match=r"stable_baselines3.*sparse-graphical-memory\[baselines\]"):
-                attempt()
+        with pytest.raises(sgm.SGMError, match=r"stable_baselines3.*sparse-graphical-memory\[baselines\]"):
+            train("sac+her", tmp_path)
 
     def test_importing_the_module_imports_no_framework(self):
         probe = "import sys, sgm.benchmarks.point.baselines; print({'torch', 'stable_baselines3'} & set(sys.modules))"

@@ -108,12 +108,6 @@ def train_baseline(
     return _read(path, run)
 
 
-def load_baseline(path: str | os.PathLike[str]) -> Baseline:
-    """The policy whose weights `train_baseline` wrote at `path`; StoreError if the file is anything else."""
-    _require_packages()
-    return _read(path)
-
-
 def _require_name(name: str) -> None:
     if name not in NAMES:
         raise InputError(f"name is {name!r}: expected one of {', '.join(map(repr, NAMES))}")

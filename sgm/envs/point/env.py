@@ -364,11 +364,6 @@ class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
         truncated = self.max_episode_steps is not None and self._elapsed >= self.max_episode_steps
         return observation, 0.0 if info["success"] else -1.0, info["success"], truncated, info
 
-    def set_goal(self, goal: ArrayLike) -> Observation:
-        """Go for another goal, (2,) in cells, from here on; position and step count stay."""
-        self._goal = self.maze.settle(goal, "goal").reshape(2)
-        return self._observe(self._position, self._goal)
-
     def render(self) -> NDArray[np.uint8] | None:
         """The maze, the point and its goal as a (pixels, pixels, 3) uint8 image."""
         return self._frame(self._position, self._goal) if self.render_mode == "rgb_array" else None

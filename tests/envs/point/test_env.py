@@ -181,14 +181,6 @@ def test_nothing_returned_changes_later():
     np.testing.assert_array_equal(info["position"], before[1])
 
 
-def test_another_goal_can_be_set_on_the_way():
-    env = quiet()
-    env.reset(options={"start": (2.5, 2.5), "goal": (2.5, 8.5)})
-    observation = env.set_goal((2.5, 3.0))
-    np.testing.assert_array_equal(observation["desired_goal"], env.to_observation((2.5, 3.0)))
-    assert env.step(EAST)[2]
-
-
 # Gymnasium
 
 
