@@ -26,7 +26,17 @@ from torch.nn import functional
 
 from sgm.data.experience import Experience
 from sgm.errors import InputError
-from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
+from sgm.learning.device import resolve_device
+from sgm.learning.encoders import (
+    Pictures,
+    as_images,
+    check_pictures,
+    check_rollouts,
+    digest,
+    for_inference,
+    run,
+    to_input,
+)
 from sgm.learning.loop import load_network, save_network, train_network
 from sgm.learning.pairs import as_rollouts, episodes_of_one_length
 
@@ -212,14 +222,16 @@ def train(
     config: BilinearConfig | None = None,
     *,
     seed: int = 0,
-    checkpoint: Path | None = None,
+    device: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> BilinearDistance:
     """Train on experience: images, cut into episodes of one length; see `train_bilinear`."""
     config = config or BilinearConfig()
     kept = episodes_of_one_length(data, 2)
-    frames = as_rollouts(kept.observations, kept)
-    return train_bilinear(frames, config, seed=seed, checkpoint=checkpoint, progress=progress)
+    frames = as_rollouts(as_images(kept.observations), kept)
+    where = None if checkpoint is None else Path(checkpoint)
+    return train_bilinear(frames, config, seed=seed, device=device, checkpoint=where, progress=progress)
 
 
 def train_bilinear(
@@ -227,6 +239,7 @@ def train_bilinear(
     config: BilinearConfig | None = None,
     *,
     seed: int = 0,
+    device: str = "cpu",
     checkpoint: Path | None = None,
     progress: bool = True,
 ) -> BilinearDistance:
@@ -234,13 +247,14 @@ def train_bilinear(
     config = config or BilinearConfig()
     episodes, length, size = check_rollouts(frames, max(config.reach, config.max_steps) + 2)
     torch.manual_seed(seed)
+    where = resolve_device(device)
     network = Bilinear(config, size)
 
     def loss(random: np.random.Generator) -> Tensor:
         rows, first, second = draw_ahead(random, episodes, length, config)
-        both = to_input(np.concatenate([frames[rows, first], frames[rows, second]]))
+        both = to_input(np.concatenate([frames[rows, first], frames[rows, second]])).to(where)
         scores = network.compare(*network(both).chunk(2))
-        own = torch.arange(len(rows))
+        own = torch.arange(len(rows), device=where)
         return (functional.cross_entropy(scores, own) + functional.cross_entropy(scores.T, own)) / 2
 
     settings = {**dataclasses.asdict(config), "kind": "bilinear", "frames": list(frames.shape)}
@@ -254,6 +268,7 @@ def train_bilinear(
         settings=settings,
         description="train distance",
         progress=progress,
+        device=where,
     )
     distance = BilinearDistance(network, size, config)
     distance.calibrate(frames, seed=seed)

@@ -44,7 +44,7 @@ class ContrastiveConfig:
     apart: int = 25  # pairs of one rollout are at least so many steps apart; `train` draws them anywhere
     learning_rate: float = 1e-3  # of AdamW, at its highest
     standardise: bool = False  # subtract the mean image; `train` does
-    patience: int = 0  # of 20 checks on held-out episodes, in a row without a better one: `train` stops; 0: never
+    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one; 0: never
 
 
 FOR_IMAGES = ContrastiveConfig(standardise=True, patience=8)

@@ -108,7 +108,7 @@ def evaluate_distance(
             f"of {len(chosen)} frames no two of different rollouts are within {near} units and {heading}°: "
             "give more rollouts, or a higher number"
         )
-    accepted = tuple(_accept(steps, is_near, is_far, recall) for recall in recalls)
+    accepted = tuple(accept(steps, is_near, is_far, recall) for recall in recalls)
     return DistanceQuality(auc, accepted, len(steps), float(is_near.mean()))
 
 
@@ -167,9 +167,10 @@ def _compare(
     return steps, is_near, is_far
 
 
-def _accept(
-    steps: NDArray[np.float32], is_near: NDArray[np.bool_], is_far: NDArray[np.bool_], recall: float
+def accept(
+    steps: NDArray[np.floating[Any]], is_near: NDArray[np.bool_], is_far: NDArray[np.bool_], recall: float
 ) -> Accepted:
+    """What the least threshold accepts that accepts this share of the near pairs: (n,) steps, near and far pairs."""
     if not 0 < recall <= 1:
         raise InputError(f"recall is {recall}: expected above 0, at most 1")
     threshold = np.quantile(steps[is_near], recall, method="inverted_cdf")

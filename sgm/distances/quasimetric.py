@@ -52,8 +52,9 @@ class QuasimetricConfig(EmbeddedConfig):
             )
 
 
-FOR_IMAGES = QuasimetricConfig(cap=25)
-FOR_VECTORS = QuasimetricConfig(encoder=VECTORS, width=128, batch=256, waves=32)
+# Without early stopping: the Lagrangian has no least value to wait for, and stopping by order cost rank correlation.
+FOR_IMAGES = QuasimetricConfig(cap=25, patience=0)
+FOR_VECTORS = QuasimetricConfig(encoder=VECTORS, width=128, batch=256, waves=32, patience=0)
 
 
 class Constrained(Embedder):
@@ -91,7 +92,8 @@ def train(
     """Train on experience: images or vectors, episodes of any length.
 
     Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: training stops early by them, and they calibrate the distance.
+    is held out, where there are 10 or more: they calibrate the distance, and training stops early by them if `patience`
+    is given, such as 8 checks.
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.

@@ -25,7 +25,7 @@ from sgm.learning.encoders import Pictures, check_rollouts, digest, to_input
 from sgm.learning.loop import copy_weights, load_network, save_network, train_network
 from sgm.learning.pairs import VECTORS, Ints, Rows, as_rows, hold_out, settle
 
-from .calibration import draw_windows, falling_by_lag, falling_curve, kept_noise, noise_of, to_steps
+from .calibration import QUANTILE, draw_windows, falling_by_lag, falling_curve, kept_noise, noise_of, to_steps
 from .precision import close_pairs, far_pairs
 
 _FORMAT = "sgm-closeness-1"
@@ -48,7 +48,7 @@ class ClosenessConfig:
     apart: int = 25  # a far pair is at least so many steps apart
     learning_rate: float = 1e-3  # of AdamW, at its highest
     standardise: bool = False  # subtract the mean image; `train` does
-    patience: int = 0  # of 20 checks on held-out episodes, in a row without a better one: `train` stops; 0: never
+    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one; 0: never
 
     def __post_init__(self) -> None:
         """Fill in the sizes that go with the encoder."""
@@ -92,9 +92,10 @@ class ClosenessDistance(Embedded):
     Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
     goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
 
-    It is asymmetric. The calibration turns logits into steps: `logits[i]` is the median logit of what comes `lags[i]`
-    steps later, in held-out episodes after `train`; in between it is linear, and below the last one it counts `far`
-    steps. Within its reach a classifier hardly tells 1 step from 5: steps up to there are rough.
+    It is asymmetric. The calibration turns logits into steps: `logits[i]` is the logit of what comes `lags[i]` steps
+    later; in between it is linear, and below the last one it counts `far` steps. After `train` it is the logit that 9
+    of 10 pairs at that lag in held-out episodes exceed; after `train_closeness` it is the median. Within its reach a
+    classifier hardly tells 1 step from 5: steps up to there are rough.
 
     Attributes:
         noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
@@ -174,7 +175,7 @@ class ClosenessDistance(Embedded):
             return self._of_pairs(self.embed(rows.observations[first]), self.embed_goal(rows.goals[second]))
 
         longest = min(4 * self.config.reach, int(rows.left.max()))
-        self.lags, self.logits = falling_by_lag(logits, rows, longest, 0.5, None, seed)
+        self.lags, self.logits = falling_by_lag(logits, rows, longest, QUANTILE, None, seed)
         self.noise = noise_of(lambda first, second: self.steps(logits(first, second)), rows, seed)
 
     @property

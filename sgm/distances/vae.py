@@ -18,7 +18,17 @@ from torch import Tensor, nn
 
 from sgm.data.experience import Experience
 from sgm.errors import InputError
-from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
+from sgm.learning.device import resolve_device
+from sgm.learning.encoders import (
+    Pictures,
+    as_images,
+    check_pictures,
+    check_rollouts,
+    digest,
+    for_inference,
+    run,
+    to_input,
+)
 from sgm.learning.loop import load_network, save_network, train_network
 from sgm.learning.pairs import as_rollouts, episodes_of_one_length
 
@@ -116,14 +126,16 @@ def train(
     config: VAEConfig | None = None,
     *,
     seed: int = 0,
-    checkpoint: Path | None = None,
+    device: str = "auto",
+    checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> VAEFeatures:
     """Train on experience: images, cut into episodes of one length; see `train_vae`."""
     config = config or VAEConfig()
     kept = episodes_of_one_length(data, 2)
-    frames = as_rollouts(kept.observations, kept)
-    return train_vae(frames, config, seed=seed, checkpoint=checkpoint, progress=progress)
+    frames = as_rollouts(as_images(kept.observations), kept)
+    where = None if checkpoint is None else Path(checkpoint)
+    return train_vae(frames, config, seed=seed, device=device, checkpoint=where, progress=progress)
 
 
 def train_vae(
@@ -131,6 +143,7 @@ def train_vae(
     config: VAEConfig | None = None,
     *,
     seed: int = 0,
+    device: str = "cpu",
     checkpoint: Path | None = None,
     progress: bool = True,
 ) -> VAEFeatures:
@@ -138,12 +151,13 @@ def train_vae(
     config = config or VAEConfig()
     episodes, length, size = check_rollouts(frames, 1)
     torch.manual_seed(seed)
+    where = resolve_device(device)
     network = VAE(config, size)
 
     def loss(random: np.random.Generator) -> Tensor:
         rows, times = random.integers(episodes, size=config.batch), random.integers(length, size=config.batch)
         noise = torch.from_numpy(random.standard_normal((config.batch, config.latent), np.float32))
-        return negative_bound(network, to_input(frames[rows, times]), noise, config.beta)
+        return negative_bound(network, to_input(frames[rows, times]).to(where), noise.to(where), config.beta)
 
     settings = {**dataclasses.asdict(config), "kind": "vae", "frames": list(frames.shape)}
     train_network(
@@ -156,6 +170,7 @@ def train_vae(
         settings=settings,
         description="train features",
         progress=progress,
+        device=where,
     )
     return VAEFeatures(network.means, size, config)
 

@@ -135,3 +135,69 @@ def test_a_file_of_anything_else_is_a_store_error(tmp_path: Path):
     save_file(tensors, path, good)
     with pytest.raises(StoreError, match="other contents"):
         load_network(path, calibration=("lags",), **read)
+
+
+def scripted(values: list[float], **options):
+    """A weight that grows by training, whose held-out losses are these; the network, and how many updates it took."""
+    torch.manual_seed(0)
+    network, asked = nn.Linear(1, 1), iter(values)
+    losses = train_network(
+        network,
+        lambda _: -network(torch.ones(1, 1)).sum(),
+        20,
+        seed=0,
+        progress=False,
+        validate=lambda: torch.tensor(next(asked)),
+        check_every=2,
+        **options,
+    )
+    return network, len(losses)
+
+
+def test_training_stops_after_checks_without_improvement_and_keeps_the_best_weights():
+    falling = [float(9 - check) for check in range(10)]
+    assert scripted(falling, patience=2)[1] == 20
+    best, updates = scripted([5, 3, 4, 3, 9, 9, 9, 9, 9, 9], patience=2)
+    assert updates == 8  # the second check was the best one, the fourth was as good: no improvement
+    patient, updates = scripted([5, 3, 4, 3, 9, 9, 9, 9, 9, 9])
+    assert updates == 20 and torch.equal(patient.weight, best.weight)
+    assert not torch.equal(scripted(falling)[0].weight, best.weight)
+    assert torch.equal(scripted([5, 3, float("nan"), 4, 9, 9, 9, 9, 9, 9], patience=2)[0].weight, best.weight)
+
+
+@pytest.mark.parametrize("checkpoint_every", [1, 3, 8])
+def test_a_resumed_training_stops_where_an_uninterrupted_one_does(tmp_path: Path, checkpoint_every: int):
+    """The held-out loss has its least value before the interruption."""
+
+    def run(stop_before: int | None = None, **options):
+        torch.manual_seed(0)
+        network, calls = nn.Linear(1, 1), 0
+
+        def loss(random: np.random.Generator) -> torch.Tensor:
+            nonlocal calls
+            calls += 1
+            if calls == stop_before:
+                raise Stopped
+            return -network(torch.full((1, 1), 1 + random.random())).sum()
+
+        def held_out() -> torch.Tensor:
+            return (network.weight.detach() - begin - 0.006).abs().sum()
+
+        begin = network.weight.detach().clone()
+        losses = train_network(
+            network, loss, 60, seed=0, progress=False, validate=held_out, check_every=2, patience=4, **options
+        )
+        return network, losses
+
+    network, losses = run()
+    assert 10 < len(losses) < 60
+    options = {"checkpoint": tmp_path / "run.ck", "checkpoint_every": checkpoint_every}
+    with pytest.raises(Stopped):
+        run(len(losses) - 1, **options)
+    for _ in range(2):  # the second time there is nothing left to do
+        resumed, resumed_losses = run(**options)
+        assert resumed_losses == losses and torch.equal(resumed.weight, network.weight)
+    with pytest.raises(InputError, match="another training"):
+        train_network(nn.Linear(1, 1), lambda _: None, 60, seed=0, checkpoint=tmp_path / "run.ck")
+    with pytest.raises(InputError, match="patience is -1"):
+        train_network(nn.Linear(1, 1), lambda _: None, 60, seed=0, patience=-1)
