@@ -72,7 +72,8 @@ def main(
 
     choice = sgm.choose(data, distance, controller, seed=seed)
     print(choice)
-    agent = sgm.Navigator(choice.memory, controller, router="ranked")
+    # The ball rolls: a waypoint is passed within half of MaxDist, not met.
+    agent = sgm.Navigator(choice.memory, controller, router="ranked", arrival="distance", cutoff=choice.max_dist / 2)
 
     gymnasium.register_envs(gymnasium_robotics)
     env = gymnasium.make_vec(MAZE, 20, vectorization_mode="sync")
