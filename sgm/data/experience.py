@@ -109,7 +109,13 @@ class Experience:
         elif np.ndim(rows) != 1:
             raise InputError(f"got rows of shape {np.shape(rows)}: expected a slice, (m,) row numbers or an (n,) mask")
         names = ("observations", "episodes", "steps", *OF_EACH_OBSERVATION)
-        chosen = {name: values[rows] for name in names if (values := getattr(self, name)) is not None}
+        try:
+            chosen = {name: values[rows] for name in names if (values := getattr(self, name)) is not None}
+        except IndexError as error:
+            raise InputError(
+                f"got rows of {np.asarray(rows).dtype} and shape {np.asarray(rows).shape}: expected a slice, (m,) row "
+                f"numbers from 0 to {len(self) - 1}, or a mask of shape ({len(self)},) ({error})"
+            ) from error
         return Experience(**chosen, source=self.source)
 
     @property

@@ -13,6 +13,7 @@ from typing import Any
 import gymnasium
 
 import sgm
+from sgm.envs.ogbench.maze import MAZES
 from sgm.errors import MissingExtra
 
 # Packages whose environments Gymnasium knows only once they are imported, and the extra that installs each.
@@ -41,6 +42,8 @@ def make_env(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any,
         raise sgm.InputError(f"{name} does not take {_listed(arguments)}: {error}") from error
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         raise sgm.InputError(f"the environment {name} cannot be made: {error}{_advice(name)}") from error
+    except Exception as error:  # whatever somebody else's code raises
+        raise sgm.InputError(f"the environment {name} cannot be made: {type(error).__name__}: {error}") from error
 
 
 def _make_ogbench(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any, Options]:
@@ -50,6 +53,10 @@ def _make_ogbench(name: str, number: int, arguments: Mapping[str, Any]) -> tuple
     except ModuleNotFoundError as error:
         raise MissingExtra(f"ogbench:{name}", "ogbench", error) from error
     known = _DATASET.sub(r"\2", name)
+    if (maze := re.fullmatch(r"pointmaze-(\w+)-v0", known)) and maze[1] in MAZES and not arguments:
+        from sgm.envs.ogbench.env import PointMazes  # the same environment; the package's draws from global numbers
+
+        return PointMazes(number, maze[1]), [{"task_id": task} for task in range(1, 6)]
     try:
         env = gymnasium.make_vec(known, number, vectorization_mode="sync", **arguments)
     except TypeError as error:

@@ -39,12 +39,23 @@ _REMEDY = "make the agent again with --no-resume, or in another folder"
 def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
     """Take a folder for a source and settings; refuse one that holds something else."""
     folder = Path(folder)
+    _require_own(folder, source)
     if not resume:
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
-    elif (folder / "agent.json").exists() and not (folder / "settings.json").exists():
-        raise sgm.SGMError(f"{folder} holds an agent that sgm fit has not made: choose another folder with --out")
     claim_folder(folder, {"source": source, **dataclasses.asdict(settings)}, (), _FOLDERS, resume=resume)
+
+
+def _require_own(folder: Path, source: str) -> None:
+    """Refuse a folder with files that have the names of a fit's and are somebody else's, or the source's own."""
+    if folder.exists() and Path(source).exists() and Path(source).resolve().is_relative_to(folder.resolve()):
+        raise sgm.SGMError(f"the source {source} is in {folder}: choose another folder with --out")
+    settings = read_object(folder / "settings.json", {}, _REMEDY)
+    foreign = [name for name in (*_FILES, *_FOLDERS) if (folder / name).exists()]
+    if foreign and (settings is None or "source" not in settings):
+        raise sgm.SGMError(
+            f"{folder} holds {', '.join(foreign)}, which sgm fit has not made: choose another folder with --out"
+        )
 
 
 class Record:

@@ -126,6 +126,8 @@ def _checked_place(memory: sgm.SparseGraphicalMemory, values: NDArray[np.float64
     if values.shape not in shapes.values():
         known = ", ".join(f"{' × '.join(map(str, shape))} for an {key}" for key, shape in shapes.items())
         raise sgm.InputError(f"{name} has {len(values)} coordinates: expected {known or 'a node number'}")
+    if not np.isfinite(values).all():
+        raise sgm.InputError(f"{name} is {','.join(map(str, values))}: expected finite coordinates")
     return values
 
 

@@ -187,7 +187,37 @@ def test_what_cannot_be_done_says_what_is_accepted(arguments, words, capsys, tmp
     assert "mistake in sgm" not in said
 
 
-@pytest.mark.parametrize("end", ["9999", "nothing", "1,2,3"])
+@pytest.mark.parametrize("more", [[], ["--no-resume"]])
+def test_files_that_are_not_of_a_fit_stay(agent: Path, tmp_path: Path, more: list[str], capsys):
+    for name in ("data.npz", "agent.json"):
+        folder = tmp_path / name / "mine"
+        folder.mkdir(parents=True)
+        (folder / name).write_bytes((agent / name).read_bytes())
+        assert main(["fit", f"gym:{WORLD}", "--out", str(folder), *TINY, *more]) == 2
+        assert f"holds {name}, which sgm fit has not made" in capsys.readouterr().err
+        assert (folder / name).read_bytes() == (agent / name).read_bytes()
+    source = tmp_path / "data.npz" / "mine" / "data.npz"
+    assert main(["fit", str(source), "--out", str(source.parent), *more]) == 2
+    assert "choose another folder" in capsys.readouterr().err and source.exists()
+
+
+def test_tasks_of_ogbench_are_the_same_in_every_evaluation(agent: Path, tmp_path: Path):
+    import shutil
+
+    pytest.importorskip("ogbench")
+    found = []
+    for number in range(2):
+        folder = Path(shutil.copytree(agent, tmp_path / str(number)))
+        how = ["--env", "ogbench:pointmaze-medium-navigate-v0", "--episodes", "5", "--max-steps", "60"]
+        assert main(["evaluate", str(folder), *how, "--no-progress"]) == 0
+        found.append(results(folder)[0]["methods"])
+    for methods in found:
+        for result in methods.values():
+            del result["seconds_per_action"]
+    assert found[0] == found[1] and set(found[0]["agent"]["by_task"]) == set("12345")
+
+
+@pytest.mark.parametrize("end", ["9999", "nothing", "1,2,3", "nan,1"])
 def test_an_end_that_is_none_is_refused(agent: Path, end: str, capsys):
     assert main(["plan", str(agent), "0", end]) == 2
     assert "GOAL" in capsys.readouterr().err

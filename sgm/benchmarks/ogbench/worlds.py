@@ -13,7 +13,7 @@ import sgm
 
 from .settings import DATASETS, KINDS, OGBenchSettings
 
-FARTHEST_APART = 8  # cells between start and goal of a random task, at least
+LEAST_APART = 8  # cells between start and goal of a random task, at least
 _REAL_ENVS = 10  # simulators at once, of environments that are no point maze
 _TYPES = (*KINDS, "explore", "play", "noisy")
 
@@ -55,13 +55,13 @@ def environment_of(dataset: str) -> str:
 
 
 def random_cells(env: Any, number: int, seed: int) -> NDArray[np.int64]:
-    """(number, 2, 2) start and goal cells, at least 8 cells apart by the way, none of the five tasks."""
+    """(number, 2, 2) start and goal cells, at least 8 cells apart by the way, no task or its way back."""
     random, maze = np.random.default_rng(seed), env.maze
-    tasks = {tuple(task.ravel().tolist()) for task in env.tasks}
+    tasks = {tuple(way.ravel().tolist()) for task in env.tasks for way in (task, task[::-1])}
     found: list[NDArray[np.int64]] = []
     while len(found) < number:
         both = maze.cells[random.integers(len(maze.cells), size=2)]
-        if maze.steps_to[tuple(both[0].tolist())][tuple(both[1])] >= FARTHEST_APART:
+        if maze.steps_to[tuple(both[0].tolist())][tuple(both[1])] >= LEAST_APART:
             found += [both] if tuple(both.ravel().tolist()) not in tasks else []
     return np.array(found)
 

@@ -72,7 +72,8 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.tasks: Ints = np.array([(task["init_ij"], task["goal_ij"]) for task in self.maze.env.task_infos])
         self._random = [np.random.default_rng() for _ in range(num_envs)]
-        self.places, self.goals, self._seen = np.full((3, num_envs, 2), np.nan)
+        # A robot that was never begun stands in the first cell, so that whoever looks at all robots sees numbers.
+        self.places, self.goals, self._seen = np.zeros((3, num_envs, 2))
         self._warm = np.zeros((num_envs, 2))
         self._elapsed = np.zeros(num_envs, np.int64)
         self._finished = np.zeros(num_envs, np.bool_)
@@ -157,7 +158,7 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
                 places = np.asarray(given[name], np.float64)
                 shape = (self.num_envs, 2)
                 require(places.shape == shape, name, given[name], f"x and y of each robot, of shape {shape}")
-                inside = (self.maze.cells_at(places[rows]) < self.maze.map.shape).all()
+                inside = self.maze.contains(places[rows]).all()
                 free = inside and (self.maze.map[tuple(self.maze.cells_at(places[rows]).T)] == 0).all()
                 require(free, name, places[rows].tolist(), "places in cells without a wall")
                 kept[rows] = places[rows]

@@ -58,6 +58,11 @@ class Maze:
         """(n, 2) x and y to (n, 2) rows and columns."""
         return ((places[:, ::-1] + self.offset + 0.5 * self.unit) / self.unit).astype(np.int64)
 
+    def contains(self, places: Floats) -> NDArray[np.bool_]:
+        """(n, 2) x and y to (n,) bool: on the map."""
+        cells = (places[:, ::-1] + self.offset + 0.5 * self.unit) / self.unit
+        return np.asarray(((cells >= 0) & (cells < self.map.shape)).all(axis=1))
+
     def towards(self, places: Floats, goals: Floats) -> Floats:
         """(n, 2) unit vectors from places to the centre of the next cell on the way to (n, 2) goals."""
         (i, j), (goal_i, goal_j) = self.cells_at(places).T, self.cells_at(goals).T
