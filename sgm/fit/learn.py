@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib
 import importlib.util
 import time
@@ -72,7 +73,13 @@ class Fit:
     def _experience(self) -> sgm.Experience:
         with self._stage("experience") as facts:
             data = sources.read(self.source, self.settings, self.out, self.progress)
-            facts |= _about(data)
+            found, known = _about(data), dict(facts)
+            if differing := [name for name in found if name in known and known[name] != found[name]]:
+                raise sgm.SGMError(
+                    f"{self.source} has changed since {self.out} was begun ({', '.join(differing)} differ): start over "
+                    "with --no-resume, or choose another folder with --out"
+                )
+            facts |= found
         self.say(str(data))
         return data
 
@@ -152,6 +159,11 @@ class Fit:
     def _next_steps(self) -> str:
         if (self.out / CONTROLLER).exists():
             env = self.source.env or "ID"
+            if self.source.kind == "gym" and self.record.stages["experience"]["goals"] is None:
+                return (
+                    f"\n{env} gives no goals with its observations, so sgm evaluate and cleanup need an environment "
+                    f"that does, or that tells them in info['goal'].\nnext:  sgm plan {self.out} START GOAL"
+                )
             return f"\nnext:  sgm evaluate {self.out} --env {env}\n       sgm cleanup {self.out} --env {env}"
         return f"\nnext:  sgm plan {self.out} START GOAL   (node numbers, or image files)"
 
@@ -194,7 +206,9 @@ def require_extras() -> None:
 
 
 def _about(data: sgm.Experience) -> dict[str, Any]:
+    some = np.unique(np.linspace(0, len(data) - 1, 100).astype(int))
     return {
+        "digest": hashlib.sha256(np.ascontiguousarray(data.observations[some]).tobytes()).hexdigest()[:16],
         "source": data.source,
         "observations": len(data),
         "episodes": data.number_of_episodes,

@@ -22,6 +22,8 @@ ACCEPTED = (
     "or folder that sgm.data.save has written"
 )
 KINDS = ("gym", "minari", "ogbench", "images")
+# What errors of the library advise, as options of the command.
+_OPTIONS = {"download=True": "--download", "size=(width, height)": "--size N", "key is ": "--key is "}
 PART = 20_000  # environment steps that are collected between two writes
 
 
@@ -74,6 +76,16 @@ def _require_experience(path: Path) -> None:
 
 def read(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
     """The experience of a source; what is collected is kept in the folder."""
+    try:
+        return _read(source, settings, folder, progress)
+    except sgm.InputError as error:
+        text = str(error)
+        for word, option in _OPTIONS.items():
+            text = text.replace(word, option)
+        raise sgm.InputError(text) from error
+
+
+def _read(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
     if source.kind == "gym":
         return _collect(source.name, settings, folder, progress)
     if source.kind == "minari":

@@ -201,6 +201,32 @@ def test_files_that_are_not_of_a_fit_stay(agent: Path, tmp_path: Path, more: lis
     assert "choose another folder" in capsys.readouterr().err and source.exists()
 
 
+def test_a_source_that_has_changed_is_not_resumed(agent: Path, tmp_path: Path, capsys):
+    source, out = tmp_path / "mine.npz", tmp_path / "out"
+    how = ["fit", str(source), "--out", str(out), "--iterations", "5", "--no-progress"]
+    data = sgm.data.load(agent / "data.npz")
+    sgm.data.save(data, source)
+    assert main(how) == 0 and main(how) == 0
+    sgm.data.save(data[: len(data) // 2], source)
+    assert main(how) == 2
+    assert "has changed since" in capsys.readouterr().err
+
+
+def test_an_environment_without_goals_is_told_apart(tmp_path: Path, capsys):
+    assert main(["fit", "gym:CartPole-v1", "--out", str(tmp_path / "cart"), *TINY]) == 0
+    shown = capsys.readouterr().out
+    assert "gives no goals" in shown and "sgm plan" in shown and "sgm evaluate tmp" not in shown
+
+
+def test_advice_is_given_in_options_of_the_command(walks: Path, tmp_path: Path, capsys):
+    image = pytest.importorskip("PIL.Image")
+    (tmp_path / "walk").mkdir()
+    for number, size in enumerate((8, 9)):
+        image.fromarray(np.zeros((size, size, 3), np.uint8)).save(tmp_path / "walk" / f"{number}.png")
+    assert main(["fit", f"images:{tmp_path / 'walk'}", "--out", str(tmp_path / "out")]) == 2
+    assert "--size N" in capsys.readouterr().err
+
+
 def test_tasks_of_ogbench_are_the_same_in_every_evaluation(agent: Path, tmp_path: Path):
     import shutil
 
