@@ -17,7 +17,7 @@ from sgm.benchmarks.threads import one_thread
 from sgm.navigation import wilson
 
 from .environment import make_env
-from .folder import Agent, cleanup_steps
+from .folder import Agent, cleanup_steps, evaluations
 from .report import write_report
 from .settings import EvaluateSettings, arguments
 
@@ -41,6 +41,7 @@ def evaluate(
     """
     agent = Agent(folder)
     navigator = agent.require_controller("sgm evaluate")
+    evaluations(agent.folder)  # what the page cannot show is told before any work is done
     path = evaluation_file(agent, settings)
     kept = read_object(path, {"methods": {}}, _REMEDY) if resume else None
     methods: dict[str, Any] = {} if kept is None else kept["methods"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import sgm
-from sgm.benchmarks.checks import Shape
+from sgm.benchmarks.checks import COUNT, NUMBER, SOME, TEXT, Each, Several, Shape
 from sgm.benchmarks.provenance import provenance
 from sgm.benchmarks.results import claim_folder, read_object, write_json
 
@@ -33,6 +33,24 @@ DISTANCE, CONTROLLER, MEMORY = "memory_distance.safetensors", "controller.safete
 BUILT = "memory-built.sgm"
 _FILES = ("fit.json", "agent.json", "cleanup.json", "data.npz", DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
 _FOLDERS = ("data", "checkpoints", "evaluations", "plans", "cleanup", "figures")
+_CURVE: Shape = {**dict.fromkeys(("lags", "low", "median", "high"), Several(NUMBER)), "others": NUMBER}
+_STAGE: Shape = {
+    **dict.fromkeys(("seconds", "noise", "far"), NUMBER),
+    **dict.fromkeys(("kind", "source", "digest", "dtype"), TEXT),
+    **dict.fromkeys(("observations", "episodes", "reach"), COUNT),
+    **dict.fromkeys(("shape", "actions", "goals"), Several(COUNT)),
+    "why": Several(TEXT),
+    "curve": _CURVE,
+}
+_RESULT: Shape = {
+    **dict.fromkeys(("success_rate", "mean_steps", "seconds_per_action"), NUMBER),
+    "episodes": SOME,
+    "ci95": Several(NUMBER),
+    "reasons": Each(TEXT, COUNT),
+    "by_task": Each(TEXT, {"episodes": SOME, "successes": COUNT}),
+}
+EVALUATION: Shape = {"env": TEXT, "seed": COUNT, "cleanup_steps": COUNT, "methods": Each(TEXT, _RESULT), "date": TEXT}
+_IN_RESULTS = ("success_rate", "seconds_per_action", "episodes", "ci95", "reasons")
 _REMEDY = "make the agent again with --no-resume, or in another folder"
 
 
@@ -64,7 +82,7 @@ class Record:
     def __init__(self, folder: Path, command: str = "") -> None:
         """Read what is finished in a folder."""
         self.path = folder / "fit.json"
-        shape: Shape = {"stages": {}, "versions": {}}
+        shape: Shape = {"stages": Each(TEXT, _STAGE), "versions": Each(TEXT, TEXT)}
         self.content: dict[str, Any] = read_object(self.path, shape, _REMEDY) or {"stages": {}}
         self.command = command
 
@@ -94,6 +112,7 @@ class Agent:
             raise sgm.StoreError(
                 f"{folder} holds no {MEMORY}: give the folder of an agent, made with sgm fit SOURCE --out {folder}"
             )
+        self.record = Record(self.folder)  # read before any work is done
         self.navigator: sgm.Navigator | None = None
         if (self.folder / "agent.json").is_file():
             self.navigator = sgm.Navigator.load(self.folder)
@@ -102,7 +121,7 @@ class Agent:
             self.memory = sgm.SparseGraphicalMemory.load(self.folder / MEMORY, self._distance())
 
     def _distance(self) -> Any:
-        kind = (Record(self.folder).stages.get("distance") or {}).get("kind")
+        kind = (self.record.stages.get("distance") or {}).get("kind")
         if kind not in DISTANCES or not (self.folder / DISTANCE).is_file():
             raise sgm.StoreError(f"{self.folder} does not say which distance its memory was made with: {_REMEDY}")
         return load_distance(self.folder, kind)
@@ -115,6 +134,22 @@ class Agent:
                 "made from a source with actions (gym:, minari:, ogbench:, or an .npz with actions)"
             )
         return self.navigator
+
+
+def evaluations(folder: Path) -> list[dict[str, Any]]:
+    """The results of all evaluations in the folder of an agent, by date; StoreError if one is not as we write it."""
+    found = []
+    for path in sorted((folder / "evaluations").glob("*.json")):
+        remedy = "remove the file, or evaluate again"
+        each = read_object(path, EVALUATION, remedy) or {}
+        results = (each.get("methods") or {}).values()
+        whole = all(each.get(name) is not None for name in ("env", "seed", "cleanup_steps", "methods"))
+        if not whole or any(result.get(name) is None for result in results for name in _IN_RESULTS):
+            raise sgm.StoreError(f"{path} is not whole: {remedy}")
+        if any(len(result["ci95"]) != 2 for result in results):
+            raise sgm.StoreError(f"{path} has an interval without two ends: {remedy}")
+        found.append(each)
+    return sorted(found, key=lambda each: str(each.get("date")))
 
 
 def load_distance(folder: Path, kind: str) -> Any:

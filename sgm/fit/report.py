@@ -14,7 +14,7 @@ from sgm.benchmarks.results import read_arrays, read_json, write_arrays
 from sgm.benchmarks.tables import NONE, Cell, Table
 
 from . import figures
-from .folder import MEMORY, Record
+from .folder import MEMORY, Record, evaluations
 from .layout import Floats, Layout, lay_out, longest_plan, places_of
 from .settings import used_by
 
@@ -151,13 +151,6 @@ class _Page:
             [command, Facts(asked), Facts(seconds, "Time of each stage"),
              Facts({**known, **(record.get("versions") or {})}, "Made with")],
         )  # fmt: skip
-
-
-def evaluations(folder: Path) -> list[dict[str, Any]]:
-    """The results of all evaluations in the folder of an agent, by date."""
-    found = [read_json(path) for path in sorted((folder / "evaluations").glob("*.json"))]
-    whole = [each for each in found if isinstance(each, dict) and isinstance(each.get("methods"), dict)]
-    return sorted(whole, key=lambda each: str(each.get("date")))
 
 
 def plan_titles(plan: sgm.Plan) -> list[str]:

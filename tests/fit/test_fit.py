@@ -201,6 +201,24 @@ def test_files_that_are_not_of_a_fit_stay(agent: Path, tmp_path: Path, more: lis
     assert "choose another folder" in capsys.readouterr().err and source.exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("evaluations/x.json", {"methods": {"agent": {"success_rate": "x"}}, "env": 5}),
+        ("evaluations/x.json", {"methods": {"agent": {"success_rate": 0.5}}, "env": "x", "seed": 0}),
+        ("fit.json", {"stages": {"distance": 5}}),
+        ("fit.json", {"stages": {"memory": {"why": 3}}}),
+        ("fit.json", {"stages": 5}),
+    ],
+)
+def test_damaged_records_are_told_before_any_work(copy: Path, name: str, content, capsys):
+    (copy / name).parent.mkdir(exist_ok=True)
+    (copy / name).write_text(json.dumps(content))
+    assert main(["evaluate", str(copy), "--env", WORLD, "--episodes", "2", "--no-progress"]) == 2
+    said = capsys.readouterr()
+    assert name.split("/")[-1] in said.err and "mistake in sgm" not in said.err and "episodes" not in said.out
+
+
 def test_a_source_that_has_changed_is_not_resumed(agent: Path, tmp_path: Path, capsys):
     source, out = tmp_path / "mine.npz", tmp_path / "out"
     how = ["fit", str(source), "--out", str(out), "--iterations", "5", "--no-progress"]
