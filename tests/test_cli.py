@@ -192,15 +192,15 @@ def test_a_benchmark_whose_extra_is_missing_hides_no_other_one(tmp_path):
     ("words", "said"),
     [
         ("point --seeds 0 -1", "seeds has -1: expected 0 or more"),
-        ("point --maze-seed -1", "maze_seed has -1: expected 0 or more"),
+        ("point --maze-seed -1", "maze_seed is -1: expected 0 or more"),
         ("point --checkpoints 100 -5", "checkpoints has -5: expected 0 or more"),
-        ("point --cleanup-steps -5", "cleanup_steps has -5: expected 0 or more"),
-        ("point --resize 0", "resize has 0: expected 1 or more"),
-        ("doom --maze-seed -1", "maze_seed has -1: expected 0 or more"),
-        ("doom --network-seed -1", "network_seed has -1: expected 0 or more"),
+        ("point --cleanup-steps -5", "cleanup_steps is -5: expected 0 or more"),
+        ("point --resize 0", "resize is 0: expected 1 or more"),
+        ("doom --maze-seed -1", "maze_seed is -1: expected 0 or more"),
+        ("doom --network-seed -1", "network_seed is -1: expected 0 or more"),
         ("doom --size 0 0", "size is 0 × 0: expected 8 × 8 to 160 × 120 pixels"),
         ("safety --layouts -1", "layouts has -1: expected 0 or more"),
-        ("safety --tasks 0", "tasks has 0: expected 1 or more"),
+        ("safety --tasks 0", "tasks is 0: expected 1 or more"),
     ],
 )
 def test_numbers_out_of_range_are_refused_before_anything_is_written(words, said, tmp_path, capsys):

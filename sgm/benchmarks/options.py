@@ -77,7 +77,8 @@ def check_values(settings: Any) -> None:
             fewest = field.metadata["fewest"]
             raise sgm.InputError(f"{field.name} is {value}: expected {fewest} or more{_listed(choices)}")
         if least is not None and (low := [item for item in items if item is not None and item < least]):
-            raise sgm.InputError(f"{field.name} has {low[0]}: expected {least} or more")
+            verb = "has" if isinstance(value, tuple) else "is"
+            raise sgm.InputError(f"{field.name} {verb} {low[0]}: expected {least} or more")
         if choices and (unknown := [item for item in items if item not in choices]):
             raise sgm.InputError(f"{field.name} has {unknown[0]!r}: expected some{_listed(choices)}")
 

@@ -88,7 +88,7 @@ def main_results(found: Found) -> Printed:
         for item in series:
             last, steps = item.last, rounded(item.last.cleanup_steps or None)
             ours = [item.cleanup, steps, episodes_text(last), success_text(last), seeds_text(last)]
-            lines.append(cells(item.environment, name, *ours, *paper))
+            lines.append(cells(item.group.environment, name, *ours, *paper))
         used += series
     elsewhere = [f"Other policies than {PAPER_POLICY}, the paper's, are in Table 3."] if more else []
     return missing.printed("Table 1: main results", [Table(heads, lines)], [_SUCCESS_NOTE, *elsewhere], used)
@@ -100,8 +100,8 @@ def doom_levels(found: Found) -> Printed:
     heads += ["Hard", "Overall", "Mean over seeds", "Paper: easy / medium / hard", "Paper: overall"]
     benchmark, used, missing, parts = load("doom"), found.of("doom"), _Missing(found), []
     order = list(benchmark.methods)
-    for environment in dict.fromkeys(item.environment for item in used) or [benchmark.label]:
-        every = [stage for item in used if item.environment == environment for stage in item.stages]
+    for environment in dict.fromkeys(item.group.environment for item in used) or [benchmark.label]:
+        every = [stage for item in used if item.group.environment == environment for stage in item.stages]
         stages = {(stage.method, stage.cleanup_steps): stage for stage in every}
         cleaned = {method for method, steps in {*stages, *LEVELS} if steps}
         lines = []
@@ -124,13 +124,13 @@ def ablation(found: Found) -> Printed:
     """Table 3: what makes two observations one node, before and after cleanup, in SafetyGym."""
     heads = ["Cleanup policy", "Method", "Seeds × episodes", "Nodes", "W/o cleanup", "Mean over seeds"]
     heads += ["Paper", "W/ cleanup", "Mean over seeds", "Paper", "Cleanup steps"]
-    used, missing, parts = [item for item in found.of("safety") if item.method in _CRITERIA], _Missing(found), []
-    for environment in dict.fromkeys(item.environment for item in used) or [load("safety").label]:
-        mine = [item for item in used if item.environment == environment]
+    used, missing, parts = [item for item in found.of("safety") if item.group.method in _CRITERIA], _Missing(found), []
+    for environment in dict.fromkeys(item.group.environment for item in used) or [load("safety").label]:
+        mine = [item for item in used if item.group.environment == environment]
         ways = list(dict.fromkeys(item.cleanup for item in mine))
-        mine.sort(key=lambda item: (ways.index(item.cleanup), _CRITERIA.index(item.method)))
-        lines = [_criterion_line(item.method, item) for item in mine]
-        for method in (name for name in ABLATION if name not in {item.method for item in mine}):
+        mine.sort(key=lambda item: (ways.index(item.cleanup), _CRITERIA.index(item.group.method)))
+        lines = [_criterion_line(item.group.method, item) for item in mine]
+        for method in (name for name in ABLATION if name not in {item.group.method for item in mine}):
             missing.add("safety", f"{method}{_where(environment)}")
             lines.append(_criterion_line(method, None))
         parts.append(Table(heads, lines, environment))

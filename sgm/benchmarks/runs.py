@@ -179,16 +179,6 @@ class Series:
         return self.group.environment.partition(":")[0]
 
     @property
-    def environment(self) -> str:
-        """Of the group."""
-        return self.group.environment
-
-    @property
-    def method(self) -> str:
-        """Of the group."""
-        return self.group.method
-
-    @property
     def last(self) -> Pooled:
         """After the longest cleanup, of those that most seeds have reached."""
         return last_stages(self.stages)[-1]
@@ -228,7 +218,7 @@ class Found:
 
     def of(self, benchmark: str, method: str = "") -> list[Series]:
         """The series of a benchmark, or of one of its methods."""
-        return [item for item in self.series if item.benchmark == benchmark and method in ("", item.method)]
+        return [item for item in self.series if item.benchmark == benchmark and method in ("", item.group.method)]
 
 
 def default_folders() -> list[Path]:
@@ -315,7 +305,7 @@ def differing(series: Iterable[Series]) -> list[str]:
     """A sentence for each environment whose lines come from runs with different settings."""
     groups: dict[str, dict[Path, RunFolder]] = {}
     for item in series:
-        groups.setdefault(item.environment, {})[item.run.folder] = item.run
+        groups.setdefault(item.group.environment, {})[item.run.folder] = item.run
     notes = []
     for environment, runs in groups.items():
         first, *others = runs.values()

@@ -45,7 +45,7 @@ class SafetySettings(Settings):
     distance_iterations: int | None = count(None, "updates of the distance (default: 5000)", TRAINING)
     features_iterations: int | None = count(None, "updates of the perceptual features (default: 1500)", TRAINING)
     controller_iterations: int | None = count(
-        None, "updates of the controller, and half of those of its model (default: 1500)", TRAINING
+        None, "updates of the controller, whose model has twice as many (default: 1500)", TRAINING
     )
 
     def __post_init__(self) -> None:
