@@ -67,7 +67,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     )
     demo.set_defaults(run=_demo)
 
-    run = commands.add_parser("run", help="a benchmark of the paper, from training to the report")
+    run = commands.add_parser("run", help="a benchmark, from training to the report")
     if "run" in given[:1]:
         _add_benchmarks(run)
 

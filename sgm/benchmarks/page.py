@@ -159,8 +159,10 @@ def write_report(benchmark: Benchmark, folder: Path, trusted: Mapping[str, Any] 
 
 def write(run: RunFolder, sections: Sequence[Section]) -> Path:
     """Draw the figures of these sections and write `report.html`; its path."""
-    environments = ", ".join(dict.fromkeys(row["environment"] for row in run.rows)) or "no results yet"
-    return write_page(run.folder, f"Sparse Graphical Memory: {environments}", sections)
+    environments = list(dict.fromkeys(row["environment"] for row in run.rows)) or ["no results yet"]
+    more = f" and {len(environments) - 2} more" if len(environments) > 3 else ""
+    shown = ", ".join(environments[:2] if more else environments)
+    return write_page(run.folder, f"Sparse Graphical Memory: {shown}{more}", sections)
 
 
 def write_page(folder: Path, title: str, sections: Sequence[Section]) -> Path:
