@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -75,6 +76,14 @@ def test_the_numbers_in_readme_are_those_of_the_results():
         assert len(found) == 1
         assert found[0][5].replace(" %", "") == ours
         assert found[0][4] == episodes and found[0][7].replace(" %", "") == paper
+
+
+def test_the_table_of_ogbench_is_that_of_the_results():
+    from sgm.benchmarks import tables
+    from sgm.benchmarks.ogbench.report import summary_table
+
+    rows = json.loads((ROOT / "results" / "ogbench" / "results.json").read_text())["rows"]
+    assert tables.markdown(summary_table(rows)) in (ROOT / "docs" / "ogbench.md").read_text()
 
 
 def test_figures_are_small():

@@ -24,7 +24,7 @@ from sgm.learning.encoders import Pictures, check_rollouts, digest, to_input
 from sgm.learning.loop import copy_weights, load_network, save_network, train_network
 from sgm.learning.pairs import VECTORS, Ints, Rows, as_rows, hold_out, settle
 
-from .calibration import QUANTILE, draw_windows, falling_by_lag, falling_curve, kept_noise, noise_of, to_steps
+from .calibration import draw_windows, falling_by_lag, falling_curve, kept_noise, noise_of, to_steps
 
 _FORMAT = "sgm-contrastive-1"
 Floats = NDArray[np.float32]
@@ -84,9 +84,8 @@ class ContrastiveDistance(Embedded):
     have length 1, so that all pairs are one product of matrices, and the distance is symmetric.
 
     The calibration turns closeness into steps: `cosines[i]` is the cosine of what lies `lags[i]` steps apart; in
-    between it is linear, and closeness below the last one counts `far` steps. After `train` it is the cosine that 9 of
-    10 pairs at that lag in held-out episodes exceed, because exploration dawdles: the one that moved on tells what so
-    many steps are. After `train_contrastive` it is the median.
+    between it is linear, and closeness below the last one counts `far` steps. It is the median,
+    in episodes held out from training after `train`.
 
     Attributes:
         noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
@@ -140,7 +139,7 @@ class ContrastiveDistance(Embedded):
             return np.einsum("ne,ne->n", self.embed(rows.observations[first]), goals)
 
         longest = min(4 * self.config.reach, int(rows.left.max()))
-        self.lags, self.cosines = falling_by_lag(cosines, rows, longest, QUANTILE, 1.0, seed)
+        self.lags, self.cosines = falling_by_lag(cosines, rows, longest, 0.5, 1.0, seed)
         self.noise = noise_of(lambda first, second: self.steps(cosines(first, second)), rows, seed)
 
     @property
