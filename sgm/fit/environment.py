@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import importlib.util
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -47,9 +48,9 @@ def make_env(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any,
 
 
 def _make_ogbench(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any, Options]:
-    os.environ.setdefault("MUJOCO_GL", "egl" if name.startswith("visual-") else "disabled")
     try:
-        import ogbench  # noqa: F401
+        with _without_screen(name):
+            import ogbench.locomaze  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingExtra(f"ogbench:{name}", "ogbench", error) from error
     known = _DATASET.sub(r"\2", name)
@@ -65,6 +66,18 @@ def _make_ogbench(name: str, number: int, arguments: Mapping[str, Any]) -> tuple
         raise sgm.InputError(f"OGBench has no environment {known!r}: {error}{_advice(known)}") from error
     tasks = getattr(env.envs[0].unwrapped, "num_tasks", 0)  # type: ignore[attr-defined]
     return env, [{"task_id": task} for task in range(1, tasks + 1)] or [{}]
+
+
+@contextlib.contextmanager
+def _without_screen(name: str) -> Iterator[None]:
+    """Let MuJoCo be imported where there is no screen; other environments of this process may want to draw later."""
+    before = os.environ.get("MUJOCO_GL")
+    os.environ.setdefault("MUJOCO_GL", "egl" if name.startswith("visual-") else "disabled")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["MUJOCO_GL"]
 
 
 def _listed(arguments: Mapping[str, Any]) -> str:
