@@ -163,7 +163,7 @@ def square():
 def test_planners_go_round_a_wall(style):
     euclid, places = Euclid(40.0), square()
     vectors = euclid.embed(places)
-    graph = rivals.joined(vectors, euclid, 6.0) if style == "gas" else rivals.penalised(vectors, euclid, 6.0)
+    graph = rivals.joined(vectors, euclid, 6.0) if style == "gas" else rivals.penalised(vectors, euclid, 6.0, 9.0)
     agent = rivals.PathAgent(places, vectors, graph, euclid, lambda seen, aims: aims - seen, 6.0, style == "gas")
     at, goal = np.array([[0.0, 3.0], [3.0, 0.0]]), np.array([[6.0, 3.0], [3.0, 6.0]])
     agent.reset(2)
@@ -179,7 +179,7 @@ def test_planners_go_round_a_wall(style):
 def test_penalised_edges_cost_more_than_their_length_and_components_are_joined():
     euclid = Euclid(40.0)
     vectors = euclid.embed(np.array([[0.0, 0.0], [1.0, 0.0], [2.4, 0.0], [6.0, 0.0]]))
-    costs = rivals.penalised(vectors, euclid, 6.0).toarray()
+    costs = rivals.penalised(vectors, euclid, 6.0, 9.0).toarray()
     assert costs[0, 1] == pytest.approx(5) and costs[1, 2] == pytest.approx(7 * (7 / 6) ** 3) and costs[0, 3] == 0
     joined = rivals.joined(vectors, euclid, 6.0).toarray()
     assert joined[1, 2] == joined[2, 1] == pytest.approx(7) and joined[2, 3] == pytest.approx(18)
@@ -194,4 +194,13 @@ def test_clusters_are_apart_and_dawdling_is_filtered_out():
     turning = np.stack([np.abs((np.arange(100) + 5) % 20 - 10) * 0.2, np.zeros(100)], axis=1)
     data = sgm.Experience(np.concatenate([straight, turning]), np.repeat([0, 1], 100))
     kept = rivals.efficient(data, np.arange(200), euclid, 6.0, 0.9)
-    assert (kept < 100).sum() == 100 - 18 and 0 < (kept >= 100).sum() < 60
+    assert (kept < 100).sum() == 100 - 6 and 0 < (kept >= 100).sum() < 70
+
+
+def test_a_goal_farther_than_the_distance_tells_is_gone_for_straight():
+    euclid, places = Euclid(40.0), square()
+    vectors = euclid.embed(places)
+    graph = rivals.penalised(vectors, euclid, 6.0, 9.0)
+    agent = rivals.PathAgent(places, vectors, graph, euclid, lambda seen, aims: aims - seen, 6.0, False)
+    at, goals = np.array([[0.0, 0.0], [-50.0, 0.0]]), np.array([[50.0, 0.0], [0.0, 0.0]])
+    assert np.allclose(agent.act_many({"observation": at}, goals), goals - at)

@@ -100,9 +100,9 @@ def build_sorb(piece: Piece) -> sgm.SparseGraphicalMemory:
 def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
     """The clusters of states of high temporal efficiency."""
     settings, distance = piece.settings, piece.networks[0]
-    least = settings.gas_efficiency
-    rows = rivals.efficient(piece.rollouts, piece.buffer, distance, settings.gas_dist, least)
-    rows = np.random.default_rng(piece.seed_for(Purpose.CHOICES)).permutation(rows)
+    random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
+    rows = random.choice(len(piece.rollouts), min(settings.gas_observations, len(piece.rollouts)), replace=False)
+    rows = rivals.efficient(piece.rollouts, rows, distance, settings.gas_dist, settings.gas_efficiency)
     vectors = distance.embed(np.asarray(piece.rollouts.observations[rows]))
     return _memory(piece, np.sort(rows[rivals.cluster(vectors, distance, settings.gas_dist / 2)]), settings.gas_dist)
 
@@ -138,13 +138,15 @@ def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean:
     if method == "gcbc":
         return PolicyAgent(controller)
     if method == "sorb":
-        return agents.sorb(memory, controller, max_steps=settings.max_steps, clean=clean)
+        return agents.sorb(memory, controller, max_steps=settings.sorb_steps, clean=clean)
     if method in ("gas", "ttgs"):
-        gas = method == "gas"
-        reach = settings.gas_dist if gas else settings.ttgs_dist
-        graph = (rivals.joined if gas else rivals.penalised)(memory.embeddings, distance, reach)
+        vectors, reach = memory.embeddings, settings.gas_dist if method == "gas" else settings.ttgs_dist
+        if method == "gas":
+            graph = rivals.joined(vectors, distance, reach)
+        else:
+            graph = rivals.penalised(vectors, distance, reach, settings.ttgs_longest)
         targets = memory.waypoints(np.arange(len(memory)))
-        return rivals.PathAgent(targets, memory.embeddings, graph, distance, controller, reach, replans=gas)
+        return rivals.PathAgent(targets, vectors, graph, distance, controller, reach, replans=method == "gas")
     arrival = WithinSteps(settings.cutoff)
     return sgm.Navigator(memory, controller, arrival=arrival, max_steps=settings.max_steps, clean=clean)
 

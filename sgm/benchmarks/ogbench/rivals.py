@@ -24,7 +24,6 @@ from sgm.data import Experience
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-LONGEST = 1.5  # TTGS: edges up to so many times the distance from which on they are penalised
 AHEAD = 40  # vertices of a path that TTGS looks at
 
 
@@ -35,19 +34,22 @@ def efficient(data: Experience, rows: Ints, distance: Any, horizon: float, least
     """Which of these rows of the data have a temporal efficiency of `least` or more (GAS).
 
     The efficiency of a state is the cosine, among embeddings, between where the episode is H_TD steps later and where
-    it is first H_TD away. States whose episode ends before are left out.
+    it is first H_TD away. States whose episode ends before the first are left out; where it ends before the second,
+    its last state takes that place.
     """
     steps = round(horizon)
     window = np.arange(1, 3 * steps + 1)
-    rows = rows[rows + window[-1] < len(data)]
-    rows = rows[data.episodes[rows + window[-1]] == data.episodes[rows]]
+    rows = rows[rows + steps < len(data)]
+    rows = rows[data.episodes[rows + steps] == data.episodes[rows]]
     kept = [part[_are_efficient(data, part, distance, window, horizon, least)] for part in _parts(rows, 256)]
     return np.concatenate(kept) if kept else rows
 
 
 def _are_efficient(data: Experience, rows: Ints, distance: Any, window: Ints, horizon: float, least: float) -> Bools:
     now = distance.embed(np.asarray(data.observations[rows]))
-    future = distance.embed(np.asarray(data.observations[(rows[:, None] + window).ravel()]))
+    last = np.searchsorted(data.episodes, data.episodes[rows], side="right") - 1
+    later = np.minimum(rows[:, None] + window, last[:, None])
+    future = distance.embed(np.asarray(data.observations[later.ravel()]))
     apart = distance.pairs(np.repeat(now, len(window), axis=0), future).reshape(len(rows), -1)
     far = apart >= horizon
     first = np.where(far.any(axis=1), far.argmax(axis=1), len(window) - 1)
@@ -99,9 +101,12 @@ def joined(vectors: Floats, distance: Any, longest: float) -> csr_array:
     return graph
 
 
-def penalised(vectors: Floats, distance: Any, limit: float) -> csr_array:
-    """Edges whose length counts more beyond `limit` steps: by the cube of how many times as long they are (TTGS)."""
-    longest = min(LONGEST * limit, np.nextafter(np.float32(distance.far), np.float32(0)))
+def penalised(vectors: Floats, distance: Any, limit: float, longest: float) -> csr_array:
+    """Edges whose length counts more beyond `limit` steps: by the cube of how many times as long they are (TTGS).
+
+    They end at `longest` steps, and before the distance does.
+    """
+    longest = min(longest, np.nextafter(np.float32(distance.far), np.float32(0)))
     parts = [_edges(distance(vectors[rows], vectors), longest) for rows in _parts(np.arange(len(vectors)), 500)]
     data = np.concatenate([part.data for part in parts])
     columns = np.concatenate([part.indices for part in parts])
@@ -191,7 +196,7 @@ class PathAgent:
         size = len(self.vectors)
         self._goal_vectors[rows] = self.distance.embed(goals[rows])
         steps = self.distance(self.vectors, self._goal_vectors[rows]).T
-        attached = steps <= np.maximum(self.reach, steps.min(axis=1, keepdims=True))
+        attached = (steps <= np.maximum(self.reach, steps.min(axis=1, keepdims=True))) & (steps < self.distance.far)
         number, column = np.nonzero(attached)
         back = self._back
         graph = csr_array(
@@ -209,7 +214,8 @@ class PathAgent:
         steps, cost = self.distance(vectors, self.vectors), self._cost[rows]
         total = np.where(steps <= self.reach, steps + cost, np.inf)
         away = ~np.isfinite(total).any(axis=1)
-        total[away] = np.where(np.isfinite(cost[away]), steps[away], np.inf)
+        near = np.isfinite(cost[away]) & (steps[away] < self.distance.far)
+        total[away] = np.where(near, steps[away], np.inf)
         for place, row in enumerate(rows.tolist()):
             start = int(total[place].argmin())
             known = np.isfinite(total[place, start])
