@@ -16,6 +16,7 @@ BENCHMARKS: dict[str, str | Benchmark] = {
     "doom": "sgm.benchmarks.doom.benchmark",
     "safety": "sgm.benchmarks.safety.benchmark",
     "ogbench": "sgm.benchmarks.ogbench.benchmark",
+    "sweep": "sgm.benchmarks.sweep.benchmark",
 }
 
 

@@ -105,6 +105,11 @@ def _nothing(*_: Any) -> Any:
     return None
 
 
+def _chosen_agents(piece: Piece) -> Sequence[str]:
+    found: Sequence[str] = piece.settings.agents
+    return found
+
+
 def _no_facts(*_: Any) -> Row:
     return {}
 
@@ -133,13 +138,15 @@ class Benchmark:
         buffer: makes what memories of a piece are built from.
         world: makes the map, maze or rooms of a piece.
         cleanup_env: makes the vector environment of cleanup; None: that of the evaluation, without its step limit.
-        cleanup_reset: options of resets in cleanup.
-        cleanup_episode: steps of a cleanup episode.
+        cleanup_reset: gives the options of resets in cleanup.
+        cleanup_episode: gives the steps of a cleanup episode.
         axes: what tells pieces apart, in rows and folders, and the setting with its values; the last one is "seed".
         shared: names of files and folders that the pieces of a run share.
         fields: what only rows of this benchmark have, by ground truth or in a breakdown, and its shape.
         policies: cleanup policies by name, if `settings.policies` chooses some of them.
         agents: names of agents, if `settings.agents` chooses some of them.
+        evaluated: gives the names of the agents that are evaluated in a piece, if there are several.
+        declined: (piece, method) to why the method is left out of the piece; empty: it is not.
         agent_settings: what all methods share; part of the results.
         facts: (piece, memory or None) to what a row says of a memory by ground truth.
         breakdown: (piece, evaluation) to what else a row says of an evaluation.
@@ -172,13 +179,15 @@ class Benchmark:
     buffer: Callable[[Piece], Any] = _nothing
     world: Callable[[Piece], Any] = _nothing
     cleanup_env: Callable[[Piece], Any] | None = None
-    cleanup_reset: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    cleanup_episode: int = 600
+    cleanup_reset: Callable[[Piece], Mapping[str, Any]] = _no_facts
+    cleanup_episode: Callable[[Piece], int] = lambda _: 600
     axes: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"seed": "seeds"})
     shared: Sequence[str] = ()
     fields: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
     policies: Mapping[str, sgm.CleanupPolicy] = dataclasses.field(default_factory=dict)
     agents: Sequence[str] = ()
+    evaluated: Callable[[Piece], Sequence[str]] = _chosen_agents
+    declined: Callable[[Piece, str], str] = lambda *_: ""
     agent_settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     facts: Callable[[Piece, Any], Row] = _no_facts
     breakdown: Callable[[Piece, Any], Row] = _no_facts

@@ -126,6 +126,10 @@ class Run:
         policies = self.settings.policies if self.benchmark.policies else [None]
         chains = itertools.product(self.settings.methods, policies)
         left = [chain for chain in chains if not self._is_finished(piece, *chain)]
+        for method in dict.fromkeys(method for method, _ in left):
+            if why := self.benchmark.declined(piece, method):
+                piece.say(f"{method} is left out: {why}")
+                left = [chain for chain in left if chain[0] != method]
         methods = [self.benchmark.methods[method] for method, _ in left]
         drawn = self.benchmark.has_figure_data(piece) and not any(method.build for method in methods)
         if not left and drawn:
@@ -189,7 +193,7 @@ class Run:
             **self.benchmark.facts(piece, memory),
         }
         rows = []
-        for name in self.settings.agents if self.benchmark.agents else [None]:
+        for name in self.benchmark.evaluated(piece) if self.benchmark.agents else [None]:
             agent = piece.make_agent(about["method"], memory, name=name)
             result = rollout(agent, piece.env, piece.tasks, progress=self.progress)
             rows.append(
@@ -246,9 +250,9 @@ def _clean(piece: Piece, method: str, memory: Any, done: int, target: int) -> fl
             piece.make_agent(method, memory, clean=True),
             env,
             seed=[piece.seed_for(Purpose.CLEANUP), done],
-            options=benchmark.cleanup_reset,
+            options=benchmark.cleanup_reset(piece),
             goals=benchmark.methods[method].goals,
-            episode_steps=benchmark.cleanup_episode,
+            episode_steps=benchmark.cleanup_episode(piece),
         )
         return cleaner.run(target - done, piece.progress).seconds
     finally:

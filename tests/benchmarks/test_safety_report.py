@@ -15,6 +15,7 @@ import pytest
 import sgm
 from sgm.benchmarks import load, map_plots, plots, tables
 from sgm.benchmarks import page as pages
+from sgm.benchmarks.comparisons import comparison_table
 from sgm.benchmarks.ground_truth import largest_component
 from sgm.benchmarks.safety import figure_data, figures
 from sgm.benchmarks.safety import tables as safety_tables
@@ -382,7 +383,7 @@ def test_methods_are_compared_on_the_same_tasks_of_the_seeds_that_both_have():
         row("two-way", "first-failure", outcomes="0000"),
         row("uniform", "first-failure", outcomes="1110"),
     ]
-    table = safety_tables.comparison_table(rows, others=("uniform", "consptm", "both"))
+    table = comparison_table(rows, "two-way", ("uniform", "consptm", "both"))
     assert table.heads == ["Method", "Policy", "Cleanup steps", "Over uniform", "Over dense (ConSPTM)"]
     cells = {(line[1].text, line[2].text): line[3:] for line in table.lines}
     nothing = tables.Cell(tables.NONE)
@@ -391,7 +392,7 @@ def test_methods_are_compared_on_the_same_tasks_of_the_seeds_that_both_have():
         ("belief", "50"): [tables.Cell("+75.0", "[-1.6, +100.0]"), nothing],
         ("first-failure", "initial"): [tables.Cell("-75.0", "[-100.0, +1.6]"), nothing],
     }
-    assert not safety_tables.comparison_table(rows, "uniform", ["both"]).lines
+    assert not comparison_table(rows, "uniform", ["both"]).lines
 
 
 # -- figure data ----------------------------------------------------------------------------------------------------

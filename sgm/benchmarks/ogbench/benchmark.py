@@ -87,14 +87,16 @@ def _two_way(piece: Piece, distance: Any) -> sgm.SparseGraphicalMemory:
 def build_uniform(piece: Piece) -> sgm.SparseGraphicalMemory:
     """As many of the observations as two-way consistency keeps, drawn at random."""
     seed = piece.seed_for(Purpose.CHOICES)
-    return _memory(piece, piece.buffer, piece.settings.max_dist, criterion="uniform", size=_nodes(piece), seed=seed)
+    return build_memory(
+        piece, piece.buffer, piece.settings.max_dist, criterion="uniform", size=_nodes(piece), seed=seed
+    )
 
 
 def build_sorb(piece: Piece) -> sgm.SparseGraphicalMemory:
     """A dense memory of as many random observations."""
     random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
     rows = np.sort(random.choice(piece.buffer, _nodes(piece), replace=False))
-    return _memory(piece, rows, piece.settings.sorb_dist)
+    return build_memory(piece, rows, piece.settings.sorb_dist)
 
 
 def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
@@ -104,7 +106,9 @@ def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
     rows = random.choice(len(piece.rollouts), min(settings.gas_observations, len(piece.rollouts)), replace=False)
     rows = rivals.efficient(piece.rollouts, rows, distance, settings.gas_dist, settings.gas_efficiency)
     vectors = distance.embed(np.asarray(piece.rollouts.observations[rows]))
-    return _memory(piece, np.sort(rows[rivals.cluster(vectors, distance, settings.gas_dist / 2)]), settings.gas_dist)
+    return build_memory(
+        piece, np.sort(rows[rivals.cluster(vectors, distance, settings.gas_dist / 2)]), settings.gas_dist
+    )
 
 
 def build_ttgs(piece: Piece) -> sgm.SparseGraphicalMemory:
@@ -112,10 +116,11 @@ def build_ttgs(piece: Piece) -> sgm.SparseGraphicalMemory:
     random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
     number = min(piece.settings.ttgs_nodes, len(piece.rollouts))
     rows = np.sort(random.choice(len(piece.rollouts), number, replace=False))
-    return _memory(piece, rows, piece.settings.ttgs_dist)
+    return build_memory(piece, rows, piece.settings.ttgs_dist)
 
 
-def _memory(piece: Piece, rows: NDArray[np.int64], max_dist: float, **settings: Any) -> sgm.SparseGraphicalMemory:
+def build_memory(piece: Piece, rows: NDArray[np.int64], max_dist: float, **settings: Any) -> sgm.SparseGraphicalMemory:
+    """A memory of these rows of the data."""
     how: dict[str, Any] = {"criterion": "none", "tau_p": None, "k": None, "keep_observations": True, **settings}
     memory = sgm.SparseGraphicalMemory(piece.networks[0], max_dist=max_dist, **how)
     memory.extend(piece.rollouts[rows], episode=None)

@@ -28,7 +28,7 @@ ATTEMPTS = 8  # episodes among which one is looked for that a figure can show
 # The paper's settings (appendix, PointEnv).
 _SGM: dict[str, Any] = {"tau_a": 5.0, "tau_p": 0.05, "max_dist": 10.0}
 _SORB: dict[str, Any] = {"criterion": "none", "max_dist": 6.0}
-_K = 5
+K = 5
 _UNIFORM = {"uniform": True}
 
 
@@ -137,8 +137,8 @@ BENCHMARK = Benchmark(
     settings=PointSettings,
     quick=QUICK,
     methods={
-        "sorb+sgm": Method("SoRB + SGM", build=build_sgm, filter=_K),
-        "sorb": Method("SoRB", build=build_sorb, filter=_K),
+        "sorb+sgm": Method("SoRB + SGM", build=build_sgm, filter=K),
+        "sorb": Method("SoRB", build=build_sorb, filter=K),
         "d3pg": Method("D3PG"),
         "ddpg+her": Method("DDPG + HER", learned=False, extras=_BASELINES),
         "sac+her": Method("SAC + HER", learned=False, extras=_BASELINES),
@@ -146,7 +146,7 @@ BENCHMARK = Benchmark(
     environment=lambda piece: piece.settings.environment,
     env=lambda piece: make_env(piece.settings, piece.settings.episodes),
     cleanup_env=lambda piece: make_env(piece.settings, piece.settings.agents, steps=None),
-    cleanup_reset=_UNIFORM,
+    cleanup_reset=lambda _: _UNIFORM,
     tasks=lambda piece: Draws(piece.seed_for(Purpose.TASKS), {"difficulty": piece.settings.difficulty}),
     check=check,
     learn=learn,

@@ -72,7 +72,7 @@ def make_buffer(piece: Piece) -> dict[str, NDArray[Any]]:
 def build_dense(piece: Piece) -> sgm.SparseGraphicalMemory:
     """The memory of ConSPTM: all observations."""
     frames, odometry = piece.buffer["frames"], piece.buffer["odometry"]
-    memory = sgm.SparseGraphicalMemory(*_metric(piece), criterion="none", **BUILD)
+    memory = sgm.SparseGraphicalMemory(*metric(piece), criterion="none", **BUILD)
     nodes = {"pose": odometry[:, :3], "frame": np.arange(len(frames))}
     memory.extend(frames, attributes=nodes, progress=piece.progress)
     return memory
@@ -80,7 +80,7 @@ def build_dense(piece: Piece) -> sgm.SparseGraphicalMemory:
 
 def build_sparse(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
     """The memory of a merging criterion, with the threshold that gives the wanted number of nodes."""
-    distance, features = _metric(piece)
+    distance, features = metric(piece)
     choice = sgm.choose_threshold(
         distance,
         piece.buffer["frames"],
@@ -104,7 +104,8 @@ def _merging(name: str) -> Method:
     return Method(label, f"ConSPTM + SGM, {label}", build=partial(build_sparse, method=name))
 
 
-def _metric(piece: Piece) -> tuple[Any, Any]:
+def metric(piece: Piece) -> tuple[Any, Any]:
+    """Distance and features."""
     return piece.networks.distance, piece.networks.features
 
 
@@ -154,13 +155,13 @@ BENCHMARK = Benchmark(
     environment=lambda piece: f"safety:rooms{piece.numbers['layout']}",
     world=lambda piece: generate(piece.numbers["layout"]),
     env=make_env,
-    cleanup_reset={"goals": None},
-    cleanup_episode=CLEANUP_EPISODE,
+    cleanup_reset=lambda _: {"goals": None},
+    cleanup_episode=lambda _: CLEANUP_EPISODE,
     tasks=draw_tasks,
     explore=lambda piece: explore(piece, Purpose.EXPLORATION),
     learn=learn,
     buffer=make_buffer,
-    distance=_metric,
+    distance=metric,
     agent=make_agent,
     agent_settings={**BUILD, **AGENT, "agents": BY_NAME, "cleanup_episode": CLEANUP_EPISODE},
     facts=facts,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sgm.benchmarks import page, tables
+from sgm.benchmarks import comparisons, page, tables
 from sgm.benchmarks.checks import COUNT, QUALITY, TEXT, Each, Several
 from sgm.benchmarks.page import Figures, Note, Section
 from sgm.benchmarks.runs import RunFolder
@@ -12,7 +12,8 @@ from sgm.benchmarks.tables import Row, Table
 
 from .figures import figures, rooms
 from .ground_truth import FALSE
-from .tables import comparison_table, memory_table, ordered, success_table, threshold_table
+from .settings import METHODS
+from .tables import memory_table, ordered, success_table, threshold_table
 
 _SUCCESS_NOTE = (
     "Success, the mean over seeds and, of several, its standard error; below it the Wilson 95 % interval over "
@@ -33,10 +34,6 @@ _THRESHOLD_NOTE = (
     "Chosen by node count and connectivity from the buffer alone, the same way for every criterion; no outcome of "
     "navigation was used. Order: 0 is that of the buffer, others were drawn because the count jumped over its "
     "target or the graph was not connected. Off target: the closest count that was found."
-)
-_COMPARED_NOTE = (
-    "How much higher the success of two-way consistency is, percentage points, with the 95 % interval of Agresti and "
-    "Min (2005) for outcomes of the same tasks. The interval is over episodes; seeds may differ by more."
 )
 _CALIBRATION_NOTE = "c and T scale exp(−(f − c) / T) to steps; the medians are those of the calibration."
 
@@ -61,7 +58,7 @@ def report(run: RunFolder) -> list[Section]:
             Section("Thresholds", [threshold_table(run.results.get("thresholds") or {}), Note(_THRESHOLD_NOTE)]),
             Section("The distance", [tables.distance_table(quality), Note(note)]),
             *(_figures(run, layout, len(layouts)) for layout in layouts if run.rows),
-            Section("Two-way against the others", [comparison_table(run.rows), Note(_COMPARED_NOTE)]),
+            Section("Two-way against the others", [_compared(run.rows), Note(comparisons.NOTE)]),
         ),
     ]
 
@@ -78,6 +75,10 @@ def _success(rows: Sequence[Row]) -> list[Table]:
     return [
         success_table([row for row in rows if row["agent"] == agent], f"{agent.capitalize()} agent") for agent in agents
     ]
+
+
+def _compared(rows: Sequence[Row]) -> Table:
+    return comparisons.comparison_table(rows, "two-way", [method for method in METHODS if method != "two-way"])
 
 
 def _figures(run: RunFolder, layout: int, layouts: int) -> Section:

@@ -1,19 +1,15 @@
-"""The tables that only SafetyGym has: the paper's ablation, paired differences, memories and thresholds."""
+"""The tables that only SafetyGym has: the paper's ablation, memories and thresholds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from sgm.benchmarks import label, paper, tables
 from sgm.benchmarks.tables import NONE, Cell, Pooled, Row, Table, rounded, share, stage, three_digits
-from sgm.navigation import paired_difference
 
 from .settings import METHODS, POLICIES
 
-AGAINST = ("consptm", "uniform", "perceptual", "incoming", "outgoing", "both")
 _THRESHOLDS = {"tau_a": "τ_a, steps", "tau_p": "τ_p", "size": "size, nodes"}
 
 
@@ -54,37 +50,6 @@ def _success(item: Pooled | None) -> Cell:
         return Cell(NONE)
     pooled, mean = tables.success_cell(item), tables.seeds_text(item)
     return Cell(pooled.text if mean == NONE else mean, f"{pooled.detail}; {item.successes:,}/{item.trials:,}")
-
-
-def comparison_table(rows: Iterable[Row], chosen: str = "two-way", others: Sequence[str] = AGAINST) -> Table:
-    """How many points a method is above others on the same tasks, by cleanup steps."""
-    items = tables.by_stage(rows)
-    stages = {(item.group, item.phase, item.cleanup_steps): item for _, item in items}
-
-    def over(other: str) -> Callable[[Pooled], Cell]:
-        return lambda item: _above(
-            item, stages.get((item.group._replace(method=other), item.phase, item.cleanup_steps))
-        )
-
-    known = {group.method for group, _ in items}
-    columns = {f"Over {label('safety', other)}": over(other) for other in others if other in known}
-    shown = [(group, item) for group, item in items if group.method == chosen]
-    shown = [(group, item) for group, item in shown if any(above(item).text != NONE for above in columns.values())]
-    return tables.table(shown, {"Cleanup steps": tables.stage_text, **columns})
-
-
-def _above(item: Pooled, rival: Pooled | None) -> Cell:
-    """The paired difference over the seeds that both have."""
-    mine, theirs = (
-        {row["seed"]: str(row["outcomes"]) for row in (each.rows if each else ()) if row.get("outcomes")}
-        for each in (item, rival)
-    )
-    seeds = [seed for seed in mine if len(theirs.get(seed, "")) == len(mine[seed])]
-    if not seeds:
-        return Cell(NONE)
-    outcomes = [np.array(list("".join(each[seed] for seed in seeds))) == "1" for each in (mine, theirs)]
-    difference, low, high = (100 * value for value in paired_difference(*outcomes))
-    return Cell(f"{difference:+.1f}", f"[{low:+.1f}, {high:+.1f}]")
 
 
 def memory_table(rows: Sequence[Row]) -> Table:

@@ -1,0 +1,1 @@
+"""When does sparsity pay? The same worlds with buffers of every size, dense and sparse."""

@@ -1,0 +1,85 @@
+"""When does sparsity pay? Success against the number of observations, the merging criterion and the cleanup."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sgm
+from sgm.benchmarks.base import Benchmark, Method, Piece, Row
+from sgm.benchmarks.checks import COUNT, NUMBER, TEXT
+
+from .costs import AXES
+from .report import console, report
+from .settings import AGENTS, METHODS, POLICIES, QUICK, SweepSettings
+from .worlds import KINDS, World, read_build
+
+
+def build(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
+    """The memory of a method."""
+    world: World = piece.world
+    return world.build(method)
+
+
+def declined(piece: Piece, method: str) -> str:
+    """Why a method is left out of a piece."""
+    most = piece.settings.largest_dense
+    if method == "dense" and piece.numbers["size"] > most:
+        return f"dense memories end at {most:,} nodes (--largest-dense)"
+    return ""
+
+
+def cleanup_env(piece: Piece) -> Any:
+    """That of the benchmark."""
+    return piece.world.inner.cleanup_env
+
+
+def summary(out: Path, folders: Sequence[Path]) -> Row:
+    """How long each memory took to build, s."""
+    found = {}
+    for folder in folders:
+        for method in METHODS:
+            if (seconds := read_build(folder / method)) is not None:
+                found[f"{folder.relative_to(out).as_posix()}/{method}"] = seconds
+    return {"build_seconds": found}
+
+
+_LABELS = {"dense": "dense", "both": "two-way and perceptual"}
+
+BENCHMARK = Benchmark(
+    name="sweep",
+    label="Sweep",
+    title="when does sparsity pay: dense and sparse memories of buffers of every size",
+    description="Build dense and sparse memories from more and more observations in PointEnv, SafetyGym and OGBench's "
+    "giant point maze, clean them up, and evaluate them on the way. Writes results.json, memories, weights, figures "
+    "and report.html. The whole of it takes hours; --worlds, --sizes, --methods and --seeds choose a part, and parts "
+    "in one folder make up the whole. A run that was interrupted resumes when the same command is given again.",
+    settings=SweepSettings,
+    quick=QUICK,
+    methods={name: Method(_LABELS.get(name, name), build=partial(build, method=name)) for name in METHODS},
+    axes=AXES,
+    policies=POLICIES,
+    agents=AGENTS,
+    evaluated=lambda piece: piece.world.agents(),
+    declined=declined,
+    environment=lambda piece: f"sweep:{piece.numbers['world']}/{piece.numbers['size']:,}",
+    world=lambda piece: KINDS[piece.numbers["world"]](piece),
+    env=lambda piece: piece.world.inner.env,
+    cleanup_env=cleanup_env,
+    cleanup_reset=lambda piece: piece.world.inner.benchmark.cleanup_reset(piece.world.inner),
+    cleanup_episode=lambda piece: piece.world.inner.benchmark.cleanup_episode(piece.world.inner),
+    tasks=lambda piece: piece.world.inner.tasks,
+    learn=lambda piece: piece.world.inner.networks,
+    distance=lambda piece: piece.world.inner.benchmark.distance(piece.world.inner),
+    agent=lambda piece, method, memory, name, clean: piece.world.agent(method, memory, name or "plain", clean),
+    facts=lambda piece, memory: piece.world.facts(memory),
+    summary=summary,
+    report=report,
+    console=console,
+    shared=("networks",),
+    fields={"world": TEXT, "size": COUNT, "bytes": COUNT, "plan_seconds": NUMBER},
+    may_differ=("cleanup_steps", "checkpoints", "largest_dense", "workers"),
+    extras={"learn": ("torch", "safetensors"), "viz": ("matplotlib",)},
+)

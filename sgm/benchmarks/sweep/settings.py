@@ -1,0 +1,57 @@
+"""What a run of the sweep does."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import sgm
+from sgm.benchmarks.base import Settings
+from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+
+WORLDS = ("point", "safety", "giant")
+CRITERIA = ("uniform", "perceptual", "incoming", "outgoing", "two-way", "both")  # both: two-way and perceptual
+METHODS = ("dense", *CRITERIA)
+AGENTS = ("plain", "persistent")
+POLICIES: dict[str, sgm.CleanupPolicy] = {
+    "first-failure": sgm.FirstFailure(),  # the paper's
+    "guarded": sgm.FirstFailure(guard=True),  # the paper's, but the graph is never cut apart
+    "belief": sgm.Belief(),
+}
+_SIZES = "observations that memories are built from"
+_WORLDS = "point: PointEnv; safety: SafetyGym's rooms; giant: OGBench's giant point maze"
+_METHODS = "dense is SoRB's or ConSPTM's memory, the others name how observations are merged"
+_AGENTS = "who is evaluated in safety; the persistent one avoids what failed for the rest of an episode"
+_NODES = "nodes of a sparse memory in safety and giant, but never more than a third of the observations"
+_LARGEST = "nodes of the largest dense memory; larger ones are left out, and the page says so"
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepSettings(Settings):
+    """What a run of the sweep does; everything here decides its result."""
+
+    worlds: tuple[str, ...] = some_of(WORLDS, WORLDS, _WORLDS)
+    sizes: tuple[int, ...] = option(
+        (1_000, 2_000, 5_000, 10_000, 20_000, 50_000), _SIZES, least=10, fewest=1, metavar="N"
+    )
+    methods: tuple[str, ...] = some_of(METHODS, METHODS, _METHODS)
+    policies: tuple[str, ...] = some_of(POLICIES, ("first-failure",), "when cleanup removes an edge")
+    cleanup_steps: int = steps(50_000)
+    checkpoints: tuple[int, ...] = steps((1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000))
+    episodes: int = count(200, "evaluation episodes of each world, size, seed, method and stage", EVALUATION)
+    agents: tuple[str, ...] = some_of(AGENTS, AGENTS, _AGENTS, EVALUATION)
+    nodes: int = count(900, _NODES, MEMORY)
+    largest_dense: int = count(20_000, _LARGEST, MEMORY)
+    workers: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)
+    iterations: int = count(30_000, "training iterations of D3PG in point", TRAINING)
+
+
+QUICK: dict[str, Any] = {
+    "worlds": ("point",),
+    "sizes": (100, 200),
+    "cleanup_steps": 500,
+    "checkpoints": (200,),
+    "episodes": 10,
+    "largest_dense": 200,
+    "iterations": 500,
+}

@@ -1,0 +1,297 @@
+"""The worlds of the sweep. Each lets its own benchmark make networks, environments and tasks, and builds memories."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import sgm
+from sgm.benchmarks import load
+from sgm.benchmarks.base import Piece, Row
+from sgm.benchmarks.ground_truth import share_over
+from sgm.benchmarks.results import write_json, writing
+from sgm.benchmarks.seeds import Purpose
+from sgm.navigation import agents
+
+from .settings import SweepSettings
+
+PLANS = 20  # goals that the time of a plan is the median of
+DENSEST = 3  # observations for each node of a sparse memory, at least
+
+
+class World:
+    """What the sweep needs of a benchmark, for one piece of the sweep.
+
+    Attributes:
+        benchmark: its name.
+        outer: the piece of the sweep.
+        inner: a piece of the benchmark, whose folder, and so its networks, all sizes share.
+    """
+
+    benchmark: ClassVar[str]
+    pixels: ClassVar[bool] = False
+
+    def __init__(self, piece: Piece) -> None:
+        """Prepare the piece of the benchmark; nothing is made yet."""
+        self.outer, self.size = piece, int(piece.numbers["size"])
+        numbers = {**self.numbers(), "seed": piece.numbers["seed"]}
+        out = piece.out / "networks" / piece.numbers["world"]
+        how: dict[str, Any] = {"command": piece.command, "progress": piece.progress}
+        self.inner = Piece(load(self.benchmark), self.settings(piece.settings), numbers, out, **how)
+
+    def numbers(self) -> dict[str, int | str]:
+        """What the benchmark tells pieces apart by, besides the seed."""
+        return {}
+
+    def settings(self, asked: SweepSettings) -> Any:
+        """The settings of the benchmark."""
+        raise NotImplementedError
+
+    def build(self, method: str) -> sgm.SparseGraphicalMemory:
+        """The memory of a method; how long it took is kept beside it."""
+        begin = time.perf_counter()
+        memory = self.dense() if method == "dense" else self.sparse(method)
+        seconds = time.perf_counter() - begin
+        write_json(self.outer.folder / method / "build.json", {"seconds": seconds})
+        return memory
+
+    def dense(self) -> sgm.SparseGraphicalMemory:
+        """The memory of all observations."""
+        raise NotImplementedError
+
+    def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
+        """The memory of a merging criterion."""
+        raise NotImplementedError
+
+    def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
+        """The agent of this name over a memory."""
+        raise NotImplementedError
+
+    def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
+        """The share of edges that no controller can go along."""
+        raise NotImplementedError
+
+    def agents(self) -> Sequence[str]:
+        """Who is evaluated."""
+        return ("plain",)
+
+    def nodes(self) -> int:
+        """How many nodes a sparse memory has, about."""
+        return min(self.outer.settings.nodes, self.size // DENSEST)
+
+    def facts(self, memory: sgm.SparseGraphicalMemory) -> Row:
+        """What a row says of a memory."""
+        return {"false_edges": self.false_edges(memory), "bytes": memory.nbytes, "plan_seconds": plan_seconds(memory)}
+
+
+def plan_seconds(memory: sgm.SparseGraphicalMemory) -> float:
+    """Median time of a search for the ways from all nodes to one, s."""
+    goals = np.random.default_rng(0).choice(len(memory), min(PLANS, len(memory)), replace=False)
+    found = []
+    for goal in goals.tolist():
+        begin = time.perf_counter()
+        memory.routes_to(goal, raised={})
+        found.append(time.perf_counter() - begin)
+    return float(np.median(found))
+
+
+class PointWorld(World):
+    """PointEnv. "both" has the paper's thresholds, the other criteria as many nodes as it."""
+
+    benchmark = "point"
+    false = 15.0  # steps of the true way beyond which an edge is false: no controller of the benchmark goes so far
+
+    def settings(self, asked: SweepSettings) -> Any:
+        """The paper's, with a buffer of this size."""
+        from sgm.benchmarks.point.settings import PointSettings
+
+        return PointSettings(buffer_size=self.size, episodes=asked.episodes, iterations=asked.iterations)
+
+    def dense(self) -> sgm.SparseGraphicalMemory:
+        """SoRB's, after its k-nearest filter."""
+        from sgm.benchmarks.point import benchmark as point
+
+        memory = point.build_sorb(self.inner)
+        memory.filter(point.K)
+        return memory
+
+    def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
+        """SGM's, after its k-nearest filter."""
+        from sgm.benchmarks.point import benchmark as point
+
+        paper = point.build_sgm(self.inner)
+        paper.filter(point.K)
+        if method == "both":
+            return paper
+        observations, cells = self.inner.buffer
+        choice = sgm.choose_threshold(
+            self.inner.networks[0],
+            observations,
+            len(paper),
+            criterion=method,
+            max_dist=paper.settings.max_dist,
+            k=point.K,
+            seed=self.outer.seed_for(Purpose.THRESHOLD),
+            progress=self.outer.progress,
+        )
+        choice.memory.attributes["position"] = cells[choice.stream]
+        return choice.memory
+
+    def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
+        """SoRB's or SGM's."""
+        make = agents.sorb if method == "dense" else agents.sgm
+        return make(memory, self.inner.networks[1], clean=clean)
+
+    def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
+        """By the true way through the maze."""
+        edges, places = memory.edges(), memory.attributes["position"]
+        return share_over(self.inner.env.maze.distance(places[edges.source], places[edges.target]), self.false)
+
+
+class SafetyWorld(World):
+    """The first rooms of SafetyGym with the networks that come with the package."""
+
+    benchmark = "safety"
+    exploration = 60  # random episodes
+    exploration_steps = 1_000
+
+    def numbers(self) -> dict[str, int | str]:
+        """The rooms."""
+        return {"layout": 0}
+
+    def settings(self, asked: SweepSettings) -> Any:
+        """The benchmark's, with a buffer of this size."""
+        from sgm.benchmarks.safety.settings import SafetySettings
+
+        return SafetySettings(
+            candidates=self.size,
+            nodes=self.nodes(),
+            tasks=asked.episodes,
+            workers=asked.workers,
+            pretrained=True,
+            rollouts=self.exploration,
+            rollout_steps=self.exploration_steps,
+        )
+
+    def observations(self) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+        """(n, 64, 64, 3) frames and (n, 6) odometry: the first of all frames of a seed, in one random order."""
+        folder = self.inner.folder
+        frames, odometry = folder / "frames.npy", folder / "odometry.npy"
+        if not odometry.exists():
+            found = self.inner.rollouts
+            flat = found.frames.reshape(-1, *found.frames.shape[2:])
+            order = np.random.default_rng(self.inner.seed_for(Purpose.BUFFER)).permutation(len(flat))
+            for path, values in ((frames, flat), (odometry, found.odometry.reshape(len(flat), -1))):
+                with writing(path) as file:
+                    np.save(file, values[order])
+        return np.load(frames, mmap_mode="r")[: self.size], np.load(odometry)[: self.size]
+
+    def dense(self) -> sgm.SparseGraphicalMemory:
+        """ConSPTM's."""
+        from sgm.benchmarks.safety import benchmark as safety
+
+        frames, odometry = self.observations()
+        memory = sgm.SparseGraphicalMemory(*safety.metric(self.inner), criterion="none", **safety.BUILD)
+        memory.extend(frames, attributes={"pose": odometry[:, :3]}, progress=self.outer.progress)
+        return memory
+
+    def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
+        """With the threshold that gives the wanted number of nodes."""
+        from sgm.benchmarks.safety import benchmark as safety
+
+        frames, odometry = self.observations()
+        distance, features = safety.metric(self.inner)
+        choice = sgm.choose_threshold(
+            distance,
+            frames,
+            self.nodes(),
+            features=features,
+            criterion="two-way" if method == "both" else method,
+            tau_p="auto" if method == "both" else None,
+            seed=self.inner.seed_for(Purpose.THRESHOLD),
+            progress=self.outer.progress,
+            **safety.BUILD,
+        )
+        choice.memory.attributes["pose"] = odometry[choice.stream, :3]
+        return choice.memory
+
+    def agents(self) -> Sequence[str]:
+        """Those that are asked for."""
+        found: tuple[str, ...] = self.outer.settings.agents
+        return found
+
+    def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
+        """The benchmark's."""
+        return self.inner.make_agent(method, memory, name=name, clean=clean)
+
+    def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
+        """Over 1.2 m, as in the benchmark."""
+        from sgm.benchmarks.ground_truth import edge_lengths
+        from sgm.benchmarks.safety.ground_truth import FALSE
+
+        return share_over(edge_lengths(memory.edges(), memory.attributes["pose"]), FALSE)
+
+
+class GiantWorld(World):
+    """OGBench's giant point maze from the stitch dataset."""
+
+    benchmark = "ogbench"
+    dataset = "pointmaze-giant-stitch-v0"
+
+    def numbers(self) -> dict[str, int | str]:
+        """The dataset."""
+        return {"dataset": self.dataset}
+
+    def settings(self, asked: SweepSettings) -> Any:
+        """The benchmark's, with a buffer of this size."""
+        from sgm.benchmarks.ogbench.settings import OGBenchSettings
+
+        return OGBenchSettings(
+            datasets=(self.dataset,), observations=self.size, nodes=self.nodes(), episodes=asked.episodes
+        )
+
+    def dense(self) -> sgm.SparseGraphicalMemory:
+        """All observations of the buffer."""
+        from sgm.benchmarks.ogbench import benchmark as ogbench
+
+        return ogbench.build_memory(self.inner, self.inner.buffer, self.inner.settings.max_dist)
+
+    def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
+        """With the threshold that gives the wanted number of nodes."""
+        settings = self.inner.settings
+        return sgm.choose_threshold(
+            self.inner.networks[0],
+            self.inner.rollouts[self.inner.buffer],
+            self.nodes(),
+            criterion="two-way" if method == "both" else method,
+            tau_p="auto" if method == "both" else None,
+            max_dist=settings.max_dist,
+            k=None,
+            episode=None,
+            keep_observations=True,
+            seed=self.inner.seed_for(Purpose.THRESHOLD),
+            progress=self.outer.progress,
+        ).memory
+
+    def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
+        """SGM's, for the dense memory too: what differs is the memory."""
+        return self.inner.make_agent("sgm", memory, clean=clean)
+
+    def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
+        """Through walls."""
+        found: float | None = self.inner.benchmark.facts(self.inner, memory)["false_edges"]
+        return found
+
+
+KINDS: dict[str, type[World]] = {"point": PointWorld, "safety": SafetyWorld, "giant": GiantWorld}
+
+
+def read_build(folder: Any) -> float | None:
+    """The seconds that building a memory took; None if it is not known."""
+    path = folder / "build.json"
+    return float(json.loads(path.read_text())["seconds"]) if path.exists() else None
