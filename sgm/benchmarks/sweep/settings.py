@@ -44,6 +44,8 @@ class SweepSettings(Settings):
     largest_dense: int = count(20_000, _LARGEST, MEMORY)
     workers: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)
     iterations: int = count(30_000, "training iterations of D3PG in point", TRAINING)
+    rollouts: int = count(60, "random episodes in safety that observations are taken from", MEMORY)
+    rollout_steps: int = count(1_000, "steps of each of them", MEMORY)
 
 
 QUICK: dict[str, Any] = {

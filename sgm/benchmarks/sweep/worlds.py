@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse.csgraph import dijkstra
 
 import sgm
 from sgm.benchmarks import load
@@ -34,7 +35,6 @@ class World:
     """
 
     benchmark: ClassVar[str]
-    pixels: ClassVar[bool] = False
 
     def __init__(self, piece: Piece) -> None:
         """Prepare the piece of the benchmark; nothing is made yet."""
@@ -91,11 +91,12 @@ class World:
 
 def plan_seconds(memory: sgm.SparseGraphicalMemory) -> float:
     """Median time of a search for the ways from all nodes to one, s."""
+    prices = memory.prices()
     goals = np.random.default_rng(0).choice(len(memory), min(PLANS, len(memory)), replace=False)
     found = []
     for goal in goals.tolist():
         begin = time.perf_counter()
-        memory.routes_to(goal, raised={})
+        dijkstra(prices, indices=goal, return_predecessors=True)
         found.append(time.perf_counter() - begin)
     return float(np.median(found))
 
@@ -157,8 +158,6 @@ class SafetyWorld(World):
     """The first rooms of SafetyGym with the networks that come with the package."""
 
     benchmark = "safety"
-    exploration = 60  # random episodes
-    exploration_steps = 1_000
 
     def numbers(self) -> dict[str, int | str]:
         """The rooms."""
@@ -174,8 +173,8 @@ class SafetyWorld(World):
             tasks=asked.episodes,
             workers=asked.workers,
             pretrained=True,
-            rollouts=self.exploration,
-            rollout_steps=self.exploration_steps,
+            rollouts=asked.rollouts,
+            rollout_steps=asked.rollout_steps,
         )
 
     def observations(self) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:

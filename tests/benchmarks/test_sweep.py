@@ -1,0 +1,114 @@
+"""The sweep on the engine: tiny runs of its worlds, what is left out, and what is read off its curves."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from sgm.benchmarks import load, tables
+from sgm.benchmarks.base import Piece
+from sgm.benchmarks.sweep import costs, figures
+from sgm.benchmarks.sweep.settings import CRITERIA, METHODS, SweepSettings
+from sgm.benchmarks.sweep.worlds import KINDS
+from sgm.cli import main
+
+pytest.importorskip("torch")
+pytest.importorskip("matplotlib")
+
+TINY = ["--episodes", "4", "--cleanup-steps", "60", "--checkpoints", "30", "--no-progress"]
+
+
+def row(method, steps, successes, size=1_000, seed=0, **more):
+    found = {
+        "environment": f"sweep:point/{size:,}",
+        "world": "point",
+        "size": size,
+        "seed": seed,
+        "method": method,
+        "policy": "first-failure",
+        "agent": "plain",
+        "phase": "cleaned" if steps else "initial",
+        "cleanup_steps": steps,
+        "cleanup_seconds": steps / 1_000 if steps else None,
+        "episodes": 100,
+        "successes": successes,
+        "outcomes": "1" * successes + "0" * (100 - successes),
+        "mean_steps": 50.0,
+        "seconds_per_action": 1e-4,
+        "nodes": 100,
+        "edges": 500,
+        "largest_part": 90,
+        "bytes": 10_000,
+        "plan_seconds": 1e-3,
+        "false_edges": 0.1,
+    }
+    return {**found, **more}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A tiny run in PointEnv."""
+    out = tmp_path_factory.mktemp("sweep") / "run"
+    command = ["run", "sweep", "--worlds", "point", "--sizes", "40", "80", "--iterations", "20", *TINY]
+    command += ["--largest-dense", "40", "--out", str(out)]
+    assert main(command) == 0
+    return out, command
+
+
+def test_every_method_runs_at_every_size_but_the_dense_one_ends(run):
+    out, _ = run
+    results = json.loads((out / "results.json").read_text())
+    methods = {size: {each["method"] for each in results["rows"] if each["size"] == size} for size in (40, 80)}
+    assert methods == {40: set(METHODS), 80: set(CRITERIA)}
+    assert {each["cleanup_steps"] for each in results["rows"]} == {0, 30, 60}
+    assert all(each["bytes"] > 0 and each["plan_seconds"] > 0 for each in results["rows"])
+    assert set(results["build_seconds"]) >= {costs.build_key(each) for each in results["rows"]}
+    dense = [each["nodes"] for each in results["rows"] if each["method"] == "dense"]
+    assert dense and set(dense) == {40}
+
+
+def test_the_page_has_the_three_figures_and_says_who_leads(run):
+    out, _ = run
+    text = (out / "report.html").read_text()
+    assert {path.stem for path in (out / "figures").iterdir()} == {"steps-point", "seconds-point", "front-point"}
+    assert "PointEnv: two-way against the others" in text and "Over dense" in text
+
+
+def test_sizes_share_the_networks_of_a_seed_and_a_longer_cleanup_goes_on(run, capsys):
+    out, command = run
+    assert [path.name for path in out.glob("networks/point/seed0/*.safetensors")] == ["weights.safetensors"]
+    before = json.loads((out / "results.json").read_text())["rows"]
+    longer = [*command, "--cleanup-steps", "90", "--checkpoints", "30", "60", "--methods", "two-way", "--sizes", "40"]
+    capsys.readouterr()
+    assert main(longer) == 0
+    assert "training" not in capsys.readouterr().out
+    after = json.loads((out / "results.json").read_text())["rows"]
+    assert [each for each in after if each["cleanup_steps"] <= 60] == before
+    assert [(each["method"], each["size"]) for each in after if each["cleanup_steps"] == 90] == [("two-way", 40)]
+
+
+def test_steps_until_a_success_are_those_of_the_first_stage_that_has_it():
+    items = tables.pool([row("two-way", 0, 20), row("two-way", 1_000, 94), row("two-way", 2_000, 96)])
+    assert costs.steps_until(items, 0.95) == 2_000
+    assert costs.steps_until(items[:2], 0.95) is None and costs.steps_until(items, 0.2) == 0
+
+
+def test_seconds_add_up_building_and_all_cleanup():
+    rows = [row("two-way", steps, 50, seed=seed) for seed in (0, 1) for steps in (0, 1_000, 3_000)]
+    builds = {"world-point/size1000/seed0/two-way": 10.0, "world-point/size1000/seed1/two-way": 20.0}
+    assert costs.total_seconds(tables.pool(rows), builds) == pytest.approx([15, 16, 19])
+
+
+def test_the_front_has_what_nothing_is_cheaper_and_better_than():
+    points = [(1.0, 50.0), (2.0, 40.0), (2.0, 60.0), (3.0, 60.0), (4.0, 90.0)]
+    assert figures.pareto(points) == [(1.0, 50.0), (2.0, 60.0), (4.0, 90.0)]
+
+
+def test_sparse_memories_have_at_most_a_third_of_the_observations(tmp_path):
+    benchmark, settings = load("sweep"), SweepSettings()
+    assert set(KINDS) == set(settings.worlds) and tuple(benchmark.methods) == METHODS
+    for size, nodes in ((1_000, 333), (5_000, 900)):
+        piece = Piece(benchmark, settings, {"world": "giant", "size": size, "seed": 0}, tmp_path)
+        assert piece.world.nodes() == nodes
+        assert (piece.world.inner.settings.observations, piece.world.inner.settings.nodes) == (size, nodes)
