@@ -138,7 +138,7 @@ def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean:
     if method == "gcbc":
         return PolicyAgent(controller)
     if method == "sorb":
-        return agents.sorb(memory, controller, max_steps=settings.sorb_steps, clean=clean)
+        return agents.sorb(memory, controller, max_steps=settings.max_steps, clean=clean)
     if method in ("gas", "ttgs"):
         vectors, reach = memory.embeddings, settings.gas_dist if method == "gas" else settings.ttgs_dist
         if method == "gas":
