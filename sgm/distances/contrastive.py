@@ -74,21 +74,16 @@ class Contrast(Embedding):
 
 
 class ContrastiveDistance(LearnedDistance):
-    """Steps from one observation to another, by the cosine of their embeddings; follows the Distance contract.
-
-    Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
-    goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
+    """Steps from one observation to another, by the cosine of their embeddings; see `LearnedDistance`.
 
     Deviations from the paper, whose contrastive distance (SafetyGym) compares by a bilinear form zᵀ W z': embeddings
     have length 1, so that all pairs are one product of matrices, and the distance is symmetric.
 
-    The calibration turns closeness into steps: `cosines[i]` is the cosine of what lies `lags[i]` steps apart; in
-    between it is linear, and closeness below the last one counts `far` steps. It is the median,
-    in episodes held out from training after `train`.
+    The calibration: `cosines[i]` is the median cosine of what lies `lags[i]` steps apart; after `train`, in episodes
+    held out from training.
 
     Attributes:
-        noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
-            NaN where that was not measured: after `train_contrastive`.
+        cosines: (l,) falling, beside `lags`.
     """
 
     kind, file_format = "contrastive", "sgm-contrastive-1"

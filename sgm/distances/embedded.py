@@ -71,18 +71,13 @@ class Embedder(Embedding):
 
 
 class EmbeddedDistance(LearnedDistance):
-    """Steps from one observation to another by a quasimetric of their embeddings; follows the Distance contract.
+    """Steps from one observation to another by a quasimetric of their embeddings; see `LearnedDistance`.
 
-    Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
-    goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
-
-    The calibration turns what the head says into steps: `levels[i]` is its 0.9 quantile at `lags[i]` steps within
-    held-out episodes; in between it is linear. The quantile is high because exploration dawdles: of all pairs 20 steps
-    apart, those that moved on tell what 20 steps are. What is beyond the last level counts `far` steps: "at least so
-    far".
+    The calibration: `levels[i]` is the 0.9 quantile of what the head says at `lags[i]` steps within held-out episodes.
+    It is high because exploration dawdles: of all pairs 20 steps apart, those that moved on tell what 20 steps are.
 
     Attributes:
-        noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training.
+        levels: (l,) rising, beside `lags`.
     """
 
     measured = ("lags", "levels")

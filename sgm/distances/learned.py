@@ -29,15 +29,19 @@ Objective = Callable[[Any, Any], BatchLoss]
 
 
 class LearnedDistance(Embedded, Trained):
-    """Steps from one observation to another: a network embeds both and compares them, a curve turns that into steps.
+    """Steps from one observation to another; follows the Distance contract.
 
-    The curve is linear between the values of pairs `lags[i]` steps apart, which a subclass keeps beside `lags`. What is
-    beyond its end counts `far` steps: "at least so far".
+    Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
+    goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
+
+    A network embeds both and compares the embeddings; the calibration, a curve, turns what it says into steps. The
+    curve goes through what the network says of pairs `lags[i]` steps apart and is linear in between. What is beyond its
+    end counts `far` steps: "at least so far".
 
     Attributes:
-        lags: (l,) steps, ascending.
+        lags: (l,) steps, ascending; a subclass keeps what the network says beside them.
         noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
-            NaN where that was not measured.
+            NaN where that was not measured: after training on rollouts.
     """
 
     kind: ClassVar[str]  # what is trained: a checkpoint of another kind is refused

@@ -86,19 +86,14 @@ class Closeness(Embedding):
 
 
 class ClosenessDistance(LearnedDistance):
-    """Steps from one observation to another, by the logit that they are close; follows the Distance contract.
+    """Steps from one observation to another, by the logit that they are close; see `LearnedDistance`.
 
-    Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
-    goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
-
-    It is asymmetric. The calibration turns logits into steps: `logits[i]` is the logit of what comes `lags[i]` steps
-    later; in between it is linear, and below the last one it counts `far` steps. After `train` it is the logit that 9
-    of 10 pairs at that lag in held-out episodes exceed; after `train_closeness` it is the median. Within its reach a
-    classifier hardly tells 1 step from 5: steps up to there are rough.
+    It is asymmetric. The calibration: `logits[i]` is the logit of what comes `lags[i]` steps later. After `train` it is
+    the logit that 9 of 10 pairs at that lag in held-out episodes exceed; after `train_closeness` it is the median.
+    Within its reach a classifier hardly tells 1 step from 5: steps up to there are rough.
 
     Attributes:
-        noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
-            NaN where that was not measured: after `train_closeness`.
+        logits: (l,) falling, beside `lags`.
     """
 
     kind, file_format = "closeness", "sgm-closeness-1"
