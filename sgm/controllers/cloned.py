@@ -162,8 +162,8 @@ def train(
     told independently of each other. Floats are continuous: they are regressed, and stay between the least and the
     greatest ones in the experience.
 
-    The last twentieth of the episodes is held out, where there are 10 or more: of all weights that are checked on it
-    during training, the best are kept. See `sgm.controllers.quality` for what the controller has learned.
+    The last twentieth of the episodes is held out, where there are 10 or more: with `patience`, training stops early by
+    it. See `sgm.controllers.quality` for what the controller has learned.
 
     Args:
         data: what an agent has seen and done; random exploration is good enough.
@@ -172,7 +172,8 @@ def train(
         device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The controller acts on the CPU.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
-        patience: stop after so many of 20 checks on held-out episodes without progress; 0: never.
+        patience: stop after so many of 20 checks on held-out episodes in a row without a better one, and keep the best
+            weights; 20: never stop, but keep the best weights; 0: never stop, and keep the last ones.
         full_speed: lengthen continuous actions until one of their numbers is the least or greatest of the experience.
             For robots that are pushed about (point masses), where the mean of several ways is slow but points in the
             right direction; not for arms, nor where stopping at the target matters.

@@ -43,11 +43,12 @@ class ContrastiveConfig:
     apart: int = 25  # pairs of one rollout are at least so many steps apart; `train` draws them anywhere
     learning_rate: float = 1e-3  # of AdamW, at its highest
     standardise: bool = False  # subtract the mean image; `train` does
-    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one; 0: never
+    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one, and keeps the
+    # best weights; 0: never, the last weights are kept
 
 
-FOR_IMAGES = ContrastiveConfig(standardise=True, patience=8)
-FOR_VECTORS = ContrastiveConfig(encoder=VECTORS, width=128, embedding=32, iterations=3_000, reach=20, patience=8)
+FOR_IMAGES = ContrastiveConfig(standardise=True)
+FOR_VECTORS = ContrastiveConfig(encoder=VECTORS, width=128, embedding=32, iterations=3_000, reach=20)
 
 
 class Contrast(Embedding):
@@ -141,7 +142,9 @@ def train(
     """Train on experience: images or vectors, episodes of any length.
 
     Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: training stops early by them, and they calibrate the distance.
+    is held out, where there are 10 or more: they calibrate the distance, and training stops early by them if `patience`
+    is given, such as 8 checks. It is not by default: the loss on a few held-out episodes is flat and noisy, and the
+    weights of its least value are worse than those after the learning rate has fallen (docs/own-distance.md).
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.

@@ -40,7 +40,8 @@ class EmbeddedConfig:
     batch: int = 128  # pairs of an update
     negatives: int = 4  # random pairs of an update for each of them
     learning_rate: float = 1e-3  # of AdamW, at its highest
-    patience: int = 8  # training stops after so many of 20 held-out checks in a row without a better one; 0: never
+    patience: int = 8  # training stops after so many of 20 held-out checks in a row without a better one, and keeps the
+    # best weights; 0: never, the last weights are kept
 
     def __post_init__(self) -> None:
         """Refuse what cannot be learned."""

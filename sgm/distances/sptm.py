@@ -47,7 +47,8 @@ class ClosenessConfig:
     apart: int = 25  # a far pair is at least so many steps apart
     learning_rate: float = 1e-3  # of AdamW, at its highest
     standardise: bool = False  # subtract the mean image; `train` does
-    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one; 0: never
+    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one, and keeps the
+    # best weights; 0: never, the last weights are kept
 
     def __post_init__(self) -> None:
         """Fill in the sizes that go with the encoder."""
@@ -56,8 +57,8 @@ class ClosenessConfig:
             object.__setattr__(self, name, getattr(self, name) or usual)
 
 
-FOR_IMAGES = ClosenessConfig(standardise=True, patience=8)
-FOR_VECTORS = ClosenessConfig(encoder=VECTORS, embedding=32, hidden=64, batch=512, reach=20, apart=60, patience=8)
+FOR_IMAGES = ClosenessConfig(standardise=True)
+FOR_VECTORS = ClosenessConfig(encoder=VECTORS, embedding=32, hidden=64, batch=512, reach=20, apart=60)
 PAPER = ClosenessConfig(encoder="resnet18", batch=64, learning_rate=1e-4)
 
 
@@ -175,8 +176,9 @@ def train(
     """Train on experience: images or vectors, episodes of any length.
 
     Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: training stops early by them, and they calibrate the distance. Deviation
-    from the paper: far pairs may be of different episodes, because episodes may be short.
+    is held out, where there are 10 or more: they calibrate the distance, and training stops early by them if `patience`
+    is given, such as 8 checks. Deviation from the paper: far pairs may be of different episodes, because episodes may
+    be short.
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.

@@ -28,7 +28,7 @@ from .tensors import read_tensors, write_tensors
 
 _FORMAT = "sgm-fit-checkpoint-1"
 _WARM_UP = 0.03  # share of the iterations in which the learning rate rises
-CHECKS = 20  # how often a training is checked on held-out data
+CHECKS = 20  # how often a training is checked on held-out data, at most
 
 Loss = Callable[[np.random.Generator], Tensor]
 Config = TypeVar("Config")
@@ -55,9 +55,9 @@ def train_network(
 ) -> list[float]:
     """Train a network with AdamW and return the loss of every iteration.
 
-    The learning rate rises linearly at first and then falls along a cosine. The network is on the CPU afterwards. With
-    `validate` it has the weights of the check with the least held-out loss; a training that resumes from a checkpoint
-    keeps the same ones.
+    The learning rate rises linearly at first and then falls along a cosine. The network is on the CPU afterwards. It
+    has the last weights, or with `patience` those of the check with the least held-out loss; a training that resumes
+    from a checkpoint keeps the same ones.
 
     Args:
         network: the network, trained in place.
@@ -72,9 +72,12 @@ def train_network(
         description: label of the progress bar.
         progress: show a progress bar.
         device: where to train, by name; see `resolve_device`. `loss` and `validate` put their batches there.
-        validate: the loss on held-out data, always the same; None: the last weights are kept.
-        check_every: iterations between calls of `validate`; 0: 20 checks in all. The last weights are checked too.
-        patience: checks in a row without a new least held-out loss after which training stops early; 0: it never does.
+        validate: the loss on held-out data, always the same batches; None: there is none.
+        check_every: iterations between calls of `validate`; 0: 20 checks at most. The last weights are checked too.
+        patience: checks in a row without a new least held-out loss after which training stops early; the weights of the
+            least one are kept. 0: nothing is checked, training never stops early, and the last weights are kept. That
+            is better where the held-out loss is flat or noisy: its least value is then a matter of chance, and often
+            from before the learning rate has fallen.
 
     Raises:
         InputError: the checkpoint is of another training, or there is no such device.
@@ -87,7 +90,8 @@ def train_network(
         )
     network.to(resolve_device(device))
     optimizer = torch.optim.AdamW(network.parameters(), learning_rate, weight_decay=weight_decay, foreach=True)
-    checks = _Checks(network, validate, check_every or max(1, iterations // CHECKS), patience)
+    every = check_every or max(1, math.ceil(iterations / CHECKS))
+    checks = _Checks(network, validate if patience else None, every, patience)
     facts = json.dumps({"iterations": iterations, "seed": seed, **checks.facts(), **(settings or {})}, sort_keys=True)
     run = _Run(network, optimizer, checks, facts)
     if checkpoint is not None and checkpoint.exists():
