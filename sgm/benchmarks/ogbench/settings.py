@@ -37,7 +37,7 @@ class OGBenchSettings(Settings):
     max_steps: int = count(40, "steps after which a waypoint is given up", MEMORY)
     sorb_dist: float = option(19.0, "MaxDist of sorb, steps", MEMORY, metavar="STEPS")
     gas_observations: int = count(20_000, "random observations that the nodes of gas are chosen from", MEMORY)
-    gas_dist: float = option(16.0, "distance between the nodes of gas, steps", MEMORY, metavar="STEPS")
+    gas_dist: float = option(18.0, "distance between the nodes of gas, steps", MEMORY, metavar="STEPS")
     gas_efficiency: float = option(0.9, "least temporal efficiency of the states of gas", MEMORY, metavar="COSINE")
     ttgs_nodes: int = count(4_000, "observations in the graph of ttgs", MEMORY)
     ttgs_dist: float = option(16.0, "steps beyond which the edges of ttgs are penalised", MEMORY, metavar="STEPS")
