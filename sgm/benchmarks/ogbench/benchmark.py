@@ -102,6 +102,11 @@ def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
     settings, distance = piece.settings, piece.networks[0]
     least = settings.gas_efficiency
     rows = rivals.efficient(piece.rollouts, piece.buffer, distance, settings.gas_dist, least)
+    if not len(rows):
+        raise sgm.SGMError(
+            f"gas: no observation has a temporal efficiency of {least:g} or more over {settings.gas_dist:g} steps; "
+            "give a smaller --gas-efficiency or --gas-dist, or leave gas out of --methods"
+        )
     rows = np.random.default_rng(piece.seed_for(Purpose.CHOICES)).permutation(rows)
     vectors = distance.embed(np.asarray(piece.rollouts.observations[rows]))
     return _memory(piece, np.sort(rows[rivals.cluster(vectors, distance, settings.gas_dist / 2)]), settings.gas_dist)
