@@ -58,6 +58,20 @@ def test_every_method_but_euclid_runs_in_the_packages_own_environment(files, tmp
     assert NAME in page and "Not drawn" not in page
 
 
+def test_starts_goals_and_steps_repeat_with_the_seed():
+    from sgm.benchmarks.ogbench.worlds import make_env
+
+    def episode():
+        env = make_env(NAME, 3)
+        _, info = env.reset(seed=[1, 2, 3], options={"task_id": 1})
+        seen = env.step(np.full((3, 8), 0.5, np.float32))[0]
+        env.close()
+        return info["goal"], seen
+
+    for first, second in zip(episode(), episode(), strict=True):
+        assert (first == second).all()
+
+
 def test_a_planner_without_states_says_what_to_change(files, tmp_path, capsys):
     how = ["run", "ogbench", "--datasets", NAME, "--dataset-dir", str(files), "--out", str(tmp_path), *FEW, *SMALL]
     assert main([*how, "--methods", "gas", "--gas-efficiency", "1.5"]) == 2
