@@ -12,6 +12,7 @@ import pytest
 import sgm
 from sgm.errors import MemoryWarning
 from sgm.memory.choose_measures import Rows, measure_reach
+from sgm.memory.choose_search import Search
 
 
 class Plane:
@@ -77,8 +78,9 @@ def test_the_same_memory_comes_from_the_settings_and_the_same_choice_from_the_se
     choice, again = choose(Plane(far=15.0)), choose(Plane(far=15.0))
     memory = sgm.SparseGraphicalMemory(Plane(far=15.0), **choice.settings)
     memory.extend(DATA)
+    assert np.array_equal(memory.embeddings, choice.memory.embeddings)
+    assert all(np.array_equal(a, b) for a, b in zip(again.memory.edges(), choice.memory.edges(), strict=True))
     for other in (memory, again.memory):
-        assert all(np.array_equal(a, b) for a, b in zip(other.edges(), choice.memory.edges(), strict=True))
         assert np.array_equal(other.nodes, choice.memory.nodes)
 
 
@@ -119,6 +121,31 @@ def test_a_controller_is_good_as_far_as_its_actions_agree_with_the_data():
     choice = choose(Plane(far=15.0), controller=near_only)
     assert choice.reach == near.steps and choice.tried[0].max_dist == pytest.approx(near.steps, rel=0.2)
     assert "as far as the controller is good" in repr(choice)
+
+
+def test_maxdist_stays_below_where_the_distance_is_clipped_however_far_the_controller_is_good():
+    data = walks(number=5, size=100.0, hold=100)  # straight lines, whose length the distance tells up to 15 steps only
+
+    def begin(controller=None, reach=None, max_dist=None):
+        search = Search(Rows.of(data), Plane(far=15.0), 1_000, 0.98, 0)
+        search.begin(controller, reach, max_dist, None)
+        return search
+
+    search = begin(straight)
+    assert search.reach >= 12 and search.max_dist == pytest.approx(7.5, rel=1e-3)
+    assert any("half of the 15 steps at which the distance is clipped" in reason for reason in search.why)
+    assert begin(reach=64.0).max_dist == pytest.approx(7.5, rel=1e-3)
+    assert begin(max_dist=12.0).max_dist == 12.0  # who asks for it gets it
+
+
+@pytest.mark.parametrize("thinned", [1, 5])
+def test_plans_count_the_steps_between_nodes_and_not_between_their_nearest_observations(thinned):
+    memory = choose(Plane(far=15.0), data=DATA[::thinned]).memory
+    edges, places = memory.edges(), memory.embeddings
+    apart = np.linalg.norm(places[edges.source] - places[edges.target], axis=1)
+    assert (edges.weight >= np.minimum(apart, 15) - 1e-4).all()
+    plan = memory.plan([1.0, 1.0], [19.0, 19.0])
+    assert 18 * 2**0.5 * 0.9 <= plan.total <= 18 * 2**0.5 * 1.5
 
 
 def test_discrete_actions_are_compared_too():
