@@ -31,7 +31,7 @@ from sgm.progress import progress_bar
 
 from .arrays import Ints
 from .build import Builder
-from .choose_measures import Rows
+from .choose_measures import Measures, Rows
 from .choose_search import Search, Try
 from .distance import Distance
 from .given import OF_THE_DATA, unpack
@@ -41,6 +41,11 @@ from .settings import number, whole
 from .single_steps import ONE_STEP, measure
 from .stats import look_at
 from .threshold import _Buffer, _keeping
+
+LEAST_APART = 1.0  # steps; a distance that says less of any two observations tells none apart
+FEW_NODES = 10  # with fewer there is hardly anything to plan on
+WHOLE = 0.9  # share of nodes in the largest component under which a memory is in pieces
+NOISY = 0.5  # noise over one step, as a share of MaxDist, over which edges are chance
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -119,7 +124,8 @@ def choose(
 ) -> Choice:
     """Propose MaxDist, τ_a, k and a number of nodes for a memory over this data, and build it.
 
-    The procedure is described at the top of this module. A `MemoryWarning` says so if no graph was connected.
+    The procedure is described at the top of this module. A `MemoryWarning` says what is probably not as you want it: a
+    distance that tells hardly anything apart or is very noisy, very few nodes, a memory in pieces.
 
     Args:
         data: an `sgm.Experience`; or (n, ...) observations, whose noise and whose edges in time are not known.
@@ -169,9 +175,8 @@ def choose(
         memory.attributes[ONE_STEP] = measure(distance, builder.nodes.embedding, stream, observations, rows.episodes)
     share = memory.largest_part() / len(memory)
     settings = builder.settings
-    given = look_at(len(memory), len(chosen), settings, len(memory.edges().source), memory.largest_part(), asked=True)
-    if given:
-        warnings.warn("; ".join(given), MemoryWarning, stacklevel=2)
+    if doubts := _doubts(memory, len(chosen), search.measured):
+        warnings.warn(" ".join(doubts), MemoryWarning, stacklevel=2)
     search.say(
         f"{len(memory):,} nodes: what these settings keep of {len(chosen):,} observations; {share:.1%} of them are in "
         "one strongly connected component."
@@ -179,6 +184,37 @@ def choose(
     seconds = time.perf_counter() - begin
     numbers = settings.max_dist, settings.tau_a, None, kept, search.measured.noise, search.reach, share
     return Choice(memory, *numbers, search.why, search.tried, chosen, seconds)
+
+
+def _doubts(memory: SparseGraphicalMemory, given: int, measured: Measures) -> list[str]:
+    """Sentences about data or a distance from which nothing good can be chosen, each with what to do."""
+    settings, stats = memory.settings, memory.stats()
+    number, largest = stats.nodes, stats.largest_component
+    found = []
+    if measured.greatest < LEAST_APART and given > 1:
+        found.append(
+            f"the distance tells hardly any observations apart: those of a sample are {measured.greatest:.3g} steps or "
+            "less from each other. Collect data in which something changes, or train the distance for longer."
+        )
+    elif number < FEW_NODES and given > 1:
+        found.append(
+            f"there are only {number} nodes, of {given:,} observations. Give a smaller max_dist (now "
+            f"{settings.max_dist:.3g}) or tau_a (now {settings.tau_a:.3g}), or collect more."
+        )
+    noisy = measured.noise > NOISY * settings.max_dist or measured.row_noise(settings.max_dist) > settings.max_dist
+    if noisy:
+        found.append(
+            f"the distance is very noisy: {measured.noise:.3g} steps over one step, for edges up to "
+            f"{settings.max_dist:.3g}. Train it for longer or on more data; otherwise settings by hand may be better, "
+            "such as sgm.choose_threshold with a number of nodes."
+        )
+    found += look_at(number, given, settings, stats.edges, largest, asked=True)
+    if WHOLE * number > largest >= number / 2:
+        found.append(
+            f"the memory is in {stats.components} pieces (strongly connected components), and the largest has "
+            f"{largest:,} of {number:,} nodes: no plan leads from one to another. Collect more, or raise max_dist."
+        )
+    return found
 
 
 class _Part:

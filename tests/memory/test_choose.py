@@ -84,6 +84,7 @@ def test_the_same_memory_comes_from_the_settings_and_the_same_choice_from_the_se
         assert np.array_equal(other.nodes, choice.memory.nodes)
 
 
+@pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")  # there is room for few nodes
 def test_without_far_maxdist_is_the_papers_and_noise_raises_it():
     few = DATA[::8]
     assert choose(Plane(), few).max_dist == 10.0
@@ -183,6 +184,32 @@ def test_data_that_falls_apart_is_warned_about_and_says_so():
     assert choice.connected < 0.5 and any("No graph had 98%" in reason for reason in choice.why)
     assert len({each.max_dist for each in choice.tried}) == 3
     assert math.isnan(choice.noise) and choice.asdict()["noise"] is None
+
+
+@pytest.mark.parametrize(
+    ("data", "distance", "settings", "words"),
+    [
+        (walks(2, 50, size=0.0), Plane(far=15.0), {}, ["hardly any observations apart", "0 steps", "Collect data"]),
+        (
+            DATA[:200],
+            Plane(far=15.0),
+            {"max_dist": 14.0, "tau_a": 12.0},
+            ["there are only", "smaller max_dist (now 14)"],
+        ),
+        (DATA[::4], Plane(far=15.0, noise=9.0), {}, ["very noisy: 9 steps over one step", "by hand"]),
+        (
+            np.concatenate([DATA.observations[::4] + place for place in (0, 0, 0, 1000)]),
+            Plane(far=15.0),
+            {"max_dist": 5.0},
+            ["pieces (strongly", "raise max_dist"],
+        ),
+    ],
+)
+def test_what_nothing_good_can_be_chosen_from_is_warned_about(data, distance, settings, words):
+    with pytest.warns(MemoryWarning) as heard:
+        choose(distance, data, **settings)
+    (said,) = [str(each.message) for each in heard]
+    assert all(word in said for word in words), said
 
 
 def test_long_data_is_thinned_by_steps_and_by_episodes():
