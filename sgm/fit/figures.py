@@ -129,7 +129,7 @@ def spread(places: Floats, number: int) -> list[int]:
 
 
 def distance_curve(path: Path, curve: Mapping[str, Any], max_dist: float | None = None) -> None:
-    """What the distance says of observations that are so many steps apart in an episode."""
+    """The distance between observations of an episode, against the steps between them."""
     figure, axes = plots.pyplot().subplots(figsize=(6.4, 3.6))
     lags = curve["lags"]
     axes.fill_between(lags, curve["low"], curve["high"], color=plots.EDGE, alpha=0.35, linewidth=0, label="middle 80 %")
