@@ -31,7 +31,7 @@ from sgm.progress import progress_bar
 
 from .arrays import Ints
 from .build import Builder
-from .choose_measures import Measures, Rows
+from .choose_measures import Rows
 from .choose_search import Search, Try
 from .distance import Distance
 from .given import OF_THE_DATA, unpack
@@ -175,7 +175,7 @@ def choose(
         memory.attributes[ONE_STEP] = measure(distance, builder.nodes.embedding, stream, observations, rows.episodes)
     share = memory.largest_part() / len(memory)
     settings = builder.settings
-    if doubts := _doubts(memory, len(chosen), search.measured):
+    if doubts := _doubts(memory, len(chosen), search):
         warnings.warn(" ".join(doubts), MemoryWarning, stacklevel=2)
     search.say(
         f"{len(memory):,} nodes: what these settings keep of {len(chosen):,} observations; {share:.1%} of them are in "
@@ -186,9 +186,9 @@ def choose(
     return Choice(memory, *numbers, search.why, search.tried, chosen, seconds)
 
 
-def _doubts(memory: SparseGraphicalMemory, given: int, measured: Measures) -> list[str]:
+def _doubts(memory: SparseGraphicalMemory, given: int, search: Search) -> list[str]:
     """Sentences about data or a distance from which nothing good can be chosen, each with what to do."""
-    settings, stats = memory.settings, memory.stats()
+    settings, stats, measured = memory.settings, memory.stats(), search.measured
     number, largest = stats.nodes, stats.largest_component
     found = []
     if measured.greatest < LEAST_APART and given > 1:
@@ -201,11 +201,11 @@ def _doubts(memory: SparseGraphicalMemory, given: int, measured: Measures) -> li
             f"there are only {number} nodes, of {given:,} observations. Give a smaller max_dist (now "
             f"{settings.max_dist:.3g}) or tau_a (now {settings.tau_a:.3g}), or collect more."
         )
-    noisy = measured.noise > NOISY * settings.max_dist or measured.row_noise(settings.max_dist) > settings.max_dist
-    if noisy:
+    wanted = min(search.wanted, settings.max_dist)
+    if measured.noise > NOISY * wanted or measured.row_noise(wanted) > wanted:
         found.append(
-            f"the distance is very noisy: {measured.noise:.3g} steps over one step, for edges up to "
-            f"{settings.max_dist:.3g}. Train it for longer or on more data; otherwise settings by hand may be better, "
+            f"the distance is very noisy: {measured.noise:.3g} steps over one step, for edges of up to "
+            f"{wanted:.3g} steps. Train it for longer or on more data; otherwise settings by hand may be better, "
             "such as sgm.choose_threshold with a number of nodes."
         )
     found += look_at(number, given, settings, stats.edges, largest, asked=True)

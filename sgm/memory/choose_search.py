@@ -85,6 +85,7 @@ class Search:
             self.say(f"MaxDist {self.max_dist:.4g}: given.")
         else:
             self.max_dist = self._from_reach(controller)
+        self.wanted = self.max_dist  # if it were not for the noise
         self._respect_noise()
 
     def _from_reach(self, controller: Any) -> float:

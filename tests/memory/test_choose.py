@@ -198,6 +198,12 @@ def test_data_that_falls_apart_is_warned_about_and_says_so():
         ),
         (DATA[::4], Plane(far=15.0, noise=9.0), {}, ["very noisy: 9 steps over one step", "by hand"]),
         (
+            DATA,
+            Plane(far=15.0, noise=1.5),
+            {"reach": 2.0},
+            ["noisy: 1.5 steps over one step, for edges of up to 2 "],
+        ),
+        (
             np.concatenate([DATA.observations[::4] + place for place in (0, 0, 0, 1000)]),
             Plane(far=15.0),
             {"max_dist": 5.0},
