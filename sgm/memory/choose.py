@@ -2,8 +2,8 @@
 
 1. Noise. What the distance says of observations one step apart: thresholds under it mean nothing.
 2. MaxDist: how far the controller is good, by the data's own actions, in steps of the distance, and at most half of
-   where the distance is clipped (`far`); without a controller a third of that, without both 10 steps, the paper's. At
-   least three times the noise.
+   where the distance is clipped (`far`); without a controller a third of that, without both 10 steps, the paper's.
+   Without a controller, at least three times the noise.
 3. τ_a: half of MaxDist, as in the paper, and at least the noise of a whole row of distances, so that neighbours merge.
 4. Graphs are built over a part of the observations until one is connected: with a smaller τ_a first, which keeps more
    nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a.
@@ -45,7 +45,7 @@ from .threshold import _Buffer, _keeping
 LEAST_APART = 1.0  # steps; a distance that says less of any two observations tells none apart
 FEW_NODES = 10  # with fewer there is hardly anything to plan on
 WHOLE = 0.9  # share of nodes in the largest component under which a memory is in pieces
-NOISY = 0.5  # noise over one step, as a share of MaxDist, over which edges are chance
+NOISY = 1.0  # noise over one step, as a share of MaxDist, over which edges are chance
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -132,7 +132,13 @@ class Search:
             return
         self.say(f"Noise of the distance: {noise:.3g} steps over one step.")
         least = min(3 * noise, LONGEST * self.far)
-        if not self.given and self.max_dist < least:
+        if self.given or self.max_dist >= least:
+            return
+        if self.reach is not None:
+            # In MiniGrid (noise 1.9, reach 2) agents reached 97 % of 60 goals with MaxDist 2, and 30 % with 5.6, three
+            # times the noise.
+            self.say("That is much for this MaxDist, but the controller is good over no more.")
+        else:
             self.say(f"MaxDist is raised to {least:.4g}, three times the noise: shorter edges would be chance.")
             self.max_dist = least
 

@@ -149,6 +149,13 @@ def test_plans_count_the_steps_between_nodes_and_not_between_their_nearest_obser
     assert 18 * 2**0.5 * 0.9 <= plan.total <= 18 * 2**0.5 * 1.5
 
 
+def test_noise_does_not_take_maxdist_beyond_what_the_controller_is_good_over():
+    choice = choose(Plane(far=15.0, noise=1.5), reach=2.0)
+    assert choice.tried[0].max_dist == pytest.approx(choose_over(2.0), rel=0.2)
+    assert any("the controller is good over no more" in reason for reason in choice.why)
+    assert choose(Plane(far=15.0, noise=2.5)).max_dist == pytest.approx(7.5, rel=1e-3)
+
+
 def test_discrete_actions_are_compared_too():
     turned = sgm.Experience(
         DATA.observations, DATA.episodes, (np.arctan2(*DATA.actions.T[::-1]) // (np.pi / 2)).astype(np.int64)
@@ -199,9 +206,9 @@ def test_data_that_falls_apart_is_warned_about_and_says_so():
         (DATA[::4], Plane(far=15.0, noise=9.0), {}, ["very noisy: 9 steps over one step", "by hand"]),
         (
             DATA,
-            Plane(far=15.0, noise=1.5),
+            Plane(far=15.0, noise=2.5),
             {"reach": 2.0},
-            ["noisy: 1.5 steps over one step, for edges of up to 2 "],
+            ["noisy: 2.5 steps over one step, for edges of up to 2 "],
         ),
         (
             np.concatenate([DATA.observations[::4] + place for place in (0, 0, 0, 1000)]),
