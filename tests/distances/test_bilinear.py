@@ -191,7 +191,7 @@ def test_wrong_input_is_refused(trained):
     assert trained.embed(np.zeros((0, 24, 16, 3), np.uint8)).shape == (0, 16)
     with pytest.raises(InputError, match="expected at least 11"):
         train_bilinear(np.zeros((3, 10, 24, 16, 3), np.uint8), TINY)
-    with pytest.raises(InputError, match="episodes, pictures, height, width"):
+    with pytest.raises(InputError, match="episodes, images, height, width"):
         train_bilinear(np.zeros((3, 24, 16, 3), np.uint8), TINY)
     with pytest.raises(InputError, match="at least 8 × 8"):
         train_bilinear(np.zeros((3, 20, 7, 16, 3), np.uint8), TINY)

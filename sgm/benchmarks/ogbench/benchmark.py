@@ -100,9 +100,14 @@ def build_sorb(piece: Piece) -> sgm.SparseGraphicalMemory:
 def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
     """The clusters of states of high temporal efficiency."""
     settings, distance = piece.settings, piece.networks[0]
-    random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
+    random, least = np.random.default_rng(piece.seed_for(Purpose.CHOICES)), settings.gas_efficiency
     rows = random.choice(len(piece.rollouts), min(settings.gas_observations, len(piece.rollouts)), replace=False)
-    rows = rivals.efficient(piece.rollouts, rows, distance, settings.gas_dist, settings.gas_efficiency)
+    rows = rivals.efficient(piece.rollouts, rows, distance, settings.gas_dist, least)
+    if not len(rows):
+        raise sgm.SGMError(
+            f"gas: no observation has a temporal efficiency of {least:g} or more over {settings.gas_dist:g} steps; "
+            "give a smaller --gas-efficiency or --gas-dist, or leave gas out of --methods"
+        )
     vectors = distance.embed(np.asarray(piece.rollouts.observations[rows]))
     return _memory(piece, np.sort(rows[rivals.cluster(vectors, distance, settings.gas_dist / 2)]), settings.gas_dist)
 

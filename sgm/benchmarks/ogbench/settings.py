@@ -8,11 +8,10 @@ from typing import Any
 import sgm
 from sgm.benchmarks.base import Settings
 from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+from sgm.envs.ogbench.names import POINT_MAZES
 
 METHODS = ("sgm", "uniform", "sorb", "gas", "ttgs", "gcbc", "euclid")
-MAZES = ("medium", "large", "giant", "teleport")
-KINDS = ("navigate", "stitch")
-DATASETS = tuple(f"pointmaze-{maze}-{kind}-v0" for maze in MAZES for kind in KINDS)
+DATASETS = POINT_MAZES
 _METHODS = "sgm merges by two-way consistency, sorb is dense; gas and ttgs are planners in the style of those papers"
 _DIRECTORY = "folder of official files, NAME.npz (default: ~/.ogbench/data; point mazes are generated if it has none)"
 _TASKS = "the five tasks of OGBench, or random cells of a point maze without these tasks, for tuning"
