@@ -11,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+FEW = pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")  # small budgets make bad distances
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -94,6 +95,7 @@ def test_the_goal_of_four_rooms_is_the_image_at_a_free_cell():
     np.testing.assert_array_equal(again["desired_goal"], observation["desired_goal"])
 
 
+@FEW
 def test_image_walk(tmp_path: Path, capsys):
     pytest.importorskip("torch")
     pytest.importorskip("PIL")
@@ -102,6 +104,7 @@ def test_image_walk(tmp_path: Path, capsys):
     assert "plan of" in capsys.readouterr().out
 
 
+@FEW
 def test_minari_maze(tmp_path: Path, capsys, monkeypatch):
     pytest.importorskip("torch")
     pytest.importorskip("gymnasium_robotics")

@@ -15,87 +15,22 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from sgm.data.experience import Experience
 from sgm.errors import InputError, StoreError
-from sgm.learning.device import resolve_device
-from sgm.learning.encoders import (
-    Pictures,
-    Standardised,
-    check_pictures,
-    check_rollouts,
-    check_vectors,
-    digest,
-    for_inference,
-    make_encoder,
-    make_mlp,
-    run,
-    to_input,
-)
-from sgm.learning.loop import copy_weights, load_network, save_network, train_network
-from sgm.learning.pairs import VECTORS, Rows, as_rows, hold_out, settle
+from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, check_vectors, for_inference, run, to_input
+from sgm.learning.loop import load_network, save_network, train_network
+from sgm.learning.pairs import VECTORS, as_rows, hold_out, settle
+from sgm.learning.rollouts import train_on_rollouts
 from sgm.learning.tensors import read_tensors
 
 from .actions import ActionSpace, taken_actions
+from .inverse import FOR_IMAGES, FOR_VECTORS, ClonedConfig, Inverse, imitation_loss
 
 _FORMAT = "sgm-cloned-controller-1"
 _CHECKED = 1_024  # held-out pairs that training is checked on
-
-
-@dataclasses.dataclass(frozen=True)
-class ClonedConfig:
-    """Hyper-parameters."""
-
-    encoder: str = "small"  # or "resnet18"; "mlp" for vectors, and for images that it flattens
-    width: int = 32  # channels of the small encoder, units of the perceptron
-    hidden: int = 256  # units between encoder and actions
-    iterations: int = 5_000  # updates
-    batch: int = 256  # of an update
-    reach: int = 8  # a goal is 1 to so many steps ahead
-    learning_rate: float = 1e-3  # of AdamW, at its highest
-    continuous: bool = False  # actions are vectors, not numbers from 0; `train` sees that from the actions
-    standardise: bool = False  # subtract the mean image; `train` does
-
-
-FOR_IMAGES = ClonedConfig(standardise=True)
-FOR_VECTORS = ClonedConfig(encoder=VECTORS, width=128, hidden=128, iterations=4_000, reach=20)
-
-
-class Inverse(nn.Module):
-    """Observation and goal to the logits of discrete actions, or to continuous actions.
-
-    Images are on top of each other: previous, current and goal. Vectors are beside each other: current and goal.
-    """
-
-    low: Tensor
-    high: Tensor
-
-    def __init__(self, config: ClonedConfig, size: tuple[int, int], actions: int) -> None:
-        """Make an untrained network for images of this (width, height), or for vectors; see `Rows.size`."""
-        super().__init__()
-        if config.encoder == VECTORS:
-            observation, goal = size
-            self.encoder: nn.Module = make_mlp(observation + (goal or observation), config.hidden, config.width)
-        else:
-            self.encoder = make_encoder(config.encoder, 9, size, config.hidden, width=config.width)
-            if config.standardise:
-                self.encoder = Standardised((9, size[1], size[0]), self.encoder)
-        self.head = nn.Linear(config.hidden, actions)
-        self.continuous = config.continuous
-        if config.continuous:
-            self.register_buffer("low", -torch.ones(actions))
-            self.register_buffer("high", torch.ones(actions))
-
-    def forward(self, observations: Tensor) -> Tensor:
-        """(n, 9, height, width) or (n, d) to (n, actions)."""
-        found = self.head(torch.relu(self.encoder(observations)))
-        return (self.low + self.high) / 2 + found * self.half_range() if self.continuous else found
-
-    def half_range(self) -> Tensor:
-        """(actions,) half of the range of each continuous action."""
-        return ((self.high - self.low) / 2).clamp(min=1e-6)
 
 
 class ClonedController:
@@ -227,8 +162,8 @@ def train(
     told independently of each other. Floats are continuous: they are regressed, and stay between the least and the
     greatest ones in the experience.
 
-    The last twentieth of the episodes is held out, where there are 10 or more: of all weights that are checked on it
-    during training, the best are kept. See `sgm.controllers.quality` for what the controller has learned.
+    The last twentieth of the episodes is held out, where there are 10 or more: with `patience`, training stops early by
+    it. See `sgm.controllers.quality` for what the controller has learned.
 
     Args:
         data: what an agent has seen and done; random exploration is good enough.
@@ -237,7 +172,8 @@ def train(
         device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The controller acts on the CPU.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
-        patience: stop after so many of 20 checks on held-out episodes without progress; 0: never.
+        patience: stop after so many of 20 checks on held-out episodes in a row without a better one, and keep the best
+            weights; 20: never stop, but keep the best weights; 0: never stop, and keep the last ones.
         full_speed: lengthen continuous actions until one of their numbers is the least or greatest of the experience.
             For robots that are pushed about (point masses), where the mean of several ways is slow but points in the
             right direction; not for arms, nor where stopping at the target matters.
@@ -246,40 +182,27 @@ def train(
     """
     rows = as_rows(data, settings.get("encoder", config.encoder if config else None))
     actions = taken_actions(data)
-    acted = actions[rows.left > 0]
-    if not np.isfinite(acted).all():
-        raise InputError("actions have values that are not finite: expected finite numbers but for last observations")
-    space = ActionSpace.of(acted)
+    space = _space_of(actions[rows.left > 0])
     config = settle(rows, config, (FOR_IMAGES, FOR_VECTORS), settings)
     config = dataclasses.replace(config, continuous=not space.choices)
     if full_speed and space.choices:
         raise InputError("full_speed is for continuous actions, and these are whole numbers: leave it out")
     torch.manual_seed(seed)
     network = Inverse(config, rows.size, space.outputs)
-    if isinstance(network.encoder, Standardised):
-        sample = rows.sample(seed)
-        network.encoder.measure(to_input(_beside(rows, sample, sample)))
-    encoded = space.encode(actions)
-    if config.continuous:
-        network.low.copy_(torch.from_numpy(encoded[rows.left > 0].min(axis=0)))
-        network.high.copy_(torch.from_numpy(encoded[rows.left > 0].max(axis=0)))
+    taken = space.encode(actions)
+    network.measure(rows, taken, seed)
     kept, held_out = hold_out(data, rows)
-    place = resolve_device(device)
-
-    def loss_of(part: Rows, first: NDArray[np.int64], second: NDArray[np.int64], offset: int) -> Tensor:
-        found = network(to_input(_beside(part, first, second)).to(place))
-        taken = torch.from_numpy(encoded[offset + first]).to(place)
-        if not config.continuous:
-            return space.cross_entropy(found, taken)
-        return ((found - taken) / network.half_range()).square().mean()
 
     def loss(random: np.random.Generator) -> Tensor:
-        return loss_of(kept, *kept.pairs(random, config.batch, config.reach), 0)
+        first, second = kept.pairs(random, config.batch, config.reach)
+        return imitation_loss(network, space, kept, taken, first, second)
 
     def validate() -> Tensor:
+        """The same pairs at every call, a batch at a time."""
         first, second = held_out.pairs(np.random.default_rng(seed), _CHECKED, config.reach)
         parts = [slice(low, low + config.batch) for low in range(0, _CHECKED, config.batch)]
-        losses = [loss_of(held_out, first[part], second[part], len(kept.left)) for part in parts]
+        theirs = taken[len(kept.left) :]
+        losses = [imitation_loss(network, space, held_out, theirs, first[part], second[part]) for part in parts]
         return torch.stack(losses).mean()
 
     facts = {**dataclasses.asdict(config), "kind": "cloned", "observations": list(rows.observations.shape)}
@@ -293,20 +216,18 @@ def train(
         settings=facts,
         description="train controller",
         progress=progress,
-        device=place,
+        device=device,
         validate=None if held_out is kept else validate,
         patience=patience,
     )
     return ClonedController(network, rows.size, space.outputs, config, space, full_speed=full_speed)
 
 
-def _beside(rows: Rows, first: NDArray[np.int64], second: NDArray[np.int64]) -> NDArray[Any]:
-    """Observations and goals as the network takes them; images with the one a step before the first."""
-    if rows.vectors:
-        return np.concatenate([rows.observations[first], rows.goals[second]], axis=1)
-    earlier = np.maximum(first - 1, 0)
-    before = rows.observations[np.where(rows.gaps[earlier] == 1, earlier, first)]
-    return np.concatenate([before, rows.observations[first], rows.goals[second]], axis=3)
+def _space_of(acted: NDArray[Any]) -> ActionSpace:
+    """The space of actions that were taken; InputError if they are not finite."""
+    if not np.isfinite(acted).all():
+        raise InputError("actions have values that are not finite: expected finite numbers but for last observations")
+    return ActionSpace.of(acted)
 
 
 def train_cloned(
@@ -330,27 +251,23 @@ def train_cloned(
     taken = _check_actions(actions, episodes, length, number)
     torch.manual_seed(seed)
     network = Inverse(config, size, number)
-    if start is not None:
-        copy_weights(network, start.network)
 
     def loss(random: np.random.Generator) -> Tensor:
         rows, now, goal = draw_triples(random, episodes, length, config)
         stacked = np.concatenate([frames[rows, now - 1], frames[rows, now], frames[rows, goal]], axis=3)
         return functional.cross_entropy(network(to_input(stacked)), torch.from_numpy(taken[rows, now]))
 
-    settings = {**dataclasses.asdict(config), "kind": "cloned", "frames": list(frames.shape)}
-    if start is not None:
-        settings["start"] = digest(start.network)
-    train_network(
+    train_on_rollouts(
         network,
         loss,
-        config.iterations,
+        frames,
+        config,
+        kind="cloned",
+        start=start,
         seed=seed,
-        learning_rate=config.learning_rate,
         checkpoint=checkpoint,
-        settings=settings,
-        description="train controller",
         progress=progress,
+        description="train controller",
     )
     return ClonedController(network, size, number, config)
 

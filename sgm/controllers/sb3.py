@@ -63,6 +63,6 @@ def from_sb3(
             is seen from the model's replay buffer, if it has one.
         achieved: what an observation achieves, where neither tells: the columns of an observation that are its achieved
             goal, or a function from (n, ...) observations to (n, ...) achieved goals.
-        device: where to compute, such as "cpu" or "cuda"; None: where the model is.
+        device: where to compute: "auto", "cpu", "cuda", "cuda:1", "mps"; None: where the model is.
     """
     return SB3Controller(GoalPolicy.of(model, achieved, data, device))

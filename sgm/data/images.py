@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from .experience import Experience
 
 IMAGES = {".png", ".jpg", ".jpeg"}
 VIDEOS = {".mp4", ".avi", ".mov", ".mkv", ".webm", ".gif", ".m4v"}
+LARGE = 2**30  # bytes of images above which they are mapped to a file
 _GREY = {"1", "L", "LA"}  # Pillow's modes
 _COLOUR = {"RGB", "RGBA", "P", "PA", "CMYK", "YCbCr"}
 _SIDEWAYS = {5, 6, 7, 8}  # orientations of photographs that swap width and height
@@ -31,6 +33,15 @@ class _Frame(NamedTuple):
     grey: bool
 
 
+class _Video(NamedTuple):
+    """A video file, as its frames are; decoded once for this, and again for their pixels."""
+
+    path: Path
+    size: tuple[int, int]
+    grey: bool
+    frames: int
+
+
 def from_images(
     folder: str | os.PathLike[str], size: int | tuple[int, int] | None = None, *, every: int = 1
 ) -> Experience:
@@ -39,10 +50,14 @@ def from_images(
     Images that are directly in the folder are one walk. Each video file is a walk too; a path to one is accepted in the
     place of a folder. There are no actions: a distance, a memory and plans need none, a controller does.
 
+    Images are decoded one by one into one array. If it is larger than `LARGE` bytes, it is not in memory but mapped to
+    a temporary file, which is deleted when the array is. Videos are decoded twice: to count their frames, and to keep
+    them.
+
     Args:
-        folder: with PNG or JPEG images, grey or colour, in sub-folders or not; or with videos.
+        folder: with PNG or JPEG images, grey or colour, in sub-folders or not; or with videos. Transparency is dropped.
         size: width and height to resize to, or one number for both; None: images must be of one size.
-        every: keep each so many-th image; `steps` then tell how many lie between.
+        every: keep every n-th image; `steps` then tell how many lie between.
 
     Returns:
         Experience with (n, height, width) uint8 observations if all images are grey, else (n, height, width, 3).
@@ -51,24 +66,38 @@ def from_images(
     if isinstance(every, bool) or not isinstance(every, int) or every < 1:
         raise InputError(f"every is {every!r}: expected a whole number, 1 or more")
     _require_pillow()
-    walks = _walks(root)
-    read: list[list[NDArray[np.uint8]] | list[_Frame]] = [
-        list(_video_frames(walk, wanted, every)) if isinstance(walk, Path) else [_look(path) for path in walk[::every]]
-        for walk in walks
+    walks = [
+        [_count(walk, every)] if isinstance(walk, Path) else [_look(path) for path in walk[::every]]
+        for walk in _walks(root)
     ]
-    side, grey = _common(read, walks, wanted)
-    lengths = [len(walk) for walk in read]
-    observations = np.empty((sum(lengths), side[1], side[0], *(() if grey else (3,))), np.uint8)
+    side, grey = _common([part for walk in walks for part in walk], wanted)
+    lengths = [sum(part.frames if isinstance(part, _Video) else 1 for part in walk) for walk in walks]
+    observations = _room((sum(lengths), side[1], side[0], *(() if grey else (3,))))
     row = 0
-    for walk in read:
-        for frame in walk:
-            values = frame if isinstance(frame, np.ndarray) else _pixels(frame.path, side, grey)
+    for part in (part for walk in walks for part in walk):
+        for values in _decoded(part, side, grey, every):
             observations[row] = values[..., None] if values.ndim == 2 and not grey else values
             row += 1
-        walk.clear()
     steps = np.concatenate([np.arange(length) * every for length in lengths])
     source = f"images:{printable(root.name or str(root.resolve().name))}"
     return Experience(observations, np.repeat(np.arange(len(lengths)), lengths), steps=steps, source=source)
+
+
+def _room(shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """An array of uint8 that is not filled yet; if it is large, on disk, in a file that nobody else sees."""
+    needed = int(np.prod(shape, dtype=object))
+    if needed <= LARGE:
+        return np.empty(shape, np.uint8)
+    with tempfile.TemporaryFile() as file:
+        try:
+            # Otherwise a full disk would end the process in the middle of the work.
+            os.posix_fallocate(file.fileno(), 0, needed)
+        except OSError as error:
+            raise InputError(
+                f"{shape[0]:,} images need {needed / 1e9:.1f} GB in {tempfile.gettempdir()}: {error}; give "
+                "size= or every= to keep less, or set TMPDIR to a folder on a larger disk"
+            ) from error
+        return np.memmap(file, np.uint8, "r+", shape=shape)
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
@@ -154,43 +183,60 @@ def _opened(path: Path) -> Any:
         raise InputError(f"{path} is no image that can be read: {error}") from error
 
 
-def _video_frames(path: Path, size: tuple[int, int] | None, every: int) -> Iterator[NDArray[np.uint8]]:
-    """The frames of a video, (height, width) or (height, width, 3)."""
+def _count(path: Path, every: int) -> _Video:
+    """The number of frames of a video that are kept, and what they are."""
+    frames = 0
+    shape: tuple[int, ...] = ()
+    for frame in _frames(path, every):
+        if frames and frame.shape != shape:
+            raise InputError(f"{path} has frames of shapes {shape} and {frame.shape}: expected one size")
+        frames, shape = frames + 1, frame.shape
+    if not frames:
+        raise InputError(f"{path} has no frames: expected 1 or more; delete it")
+    return _Video(path, (shape[1], shape[0]), len(shape) == 2, frames)
+
+
+def _decoded(part: _Frame | _Video, size: tuple[int, int], grey: bool, every: int) -> Iterator[NDArray[np.uint8]]:
+    """The images of a file, of one size, one after the other."""
+    if isinstance(part, _Frame):
+        yield _pixels(part.path, size, grey)
+        return
+    from PIL import Image
+
+    number = 0
+    for number, frame in enumerate(_frames(part.path, every), 1):
+        if number <= part.frames:
+            yield frame if part.size == size else _resized(Image.fromarray(frame), size)
+    if number != part.frames:
+        raise InputError(f"{part.path} had {part.frames} frames and now {number}: it was changed while it was read")
+
+
+def _frames(path: Path, every: int) -> Iterator[NDArray[np.uint8]]:
+    """Every n-th frame of a video, (height, width) or (height, width, 3)."""
     try:
         import imageio.v3 as imageio
     except ModuleNotFoundError as error:
         raise MissingExtra("reading videos", "images", error) from error
-    from PIL import Image
-
     number = 0
     try:
         for number, frame in enumerate(imageio.imiter(path)):
             if number % every == 0:
-                pixels = np.asarray(frame, np.uint8)[..., :3]
-                yield pixels if size is None else _resized(Image.fromarray(pixels), size)
+                pixels = np.asarray(frame, np.uint8)
+                yield pixels[..., :3] if pixels.ndim == 3 else pixels
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         raise InputError(f"{path} is no video that can be read (after {number} frames): {error}") from error
 
 
-def _common(read: list[Any], walks: list[Any], wanted: tuple[int, int] | None) -> tuple[tuple[int, int], bool]:
+def _common(parts: Sequence[_Frame | _Video], wanted: tuple[int, int] | None) -> tuple[tuple[int, int], bool]:
     """Width and height of all images, and whether all are grey; InputError that names the first one that differs."""
-    first: tuple[Any, tuple[int, int]] | None = None
-    all_grey = True
-    for frames, walk in zip(read, walks, strict=True):
-        if not frames:
-            raise InputError(f"{walk} has no frames: expected 1 or more; delete it")
-        for frame in frames:
-            video = isinstance(frame, np.ndarray)
-            name, size = (walk, frame.shape[1::-1]) if video else (frame.path, frame.size)
-            all_grey &= frame.ndim == 2 if video else frame.grey
-            first = first or (name, size)
-            if wanted is None and size != first[1]:
-                raise InputError(
-                    f"{name} is {size[0]} × {size[1]}, {first[0]} is {first[1][0]} × {first[1][1]}: expected images of "
-                    "one size, or size=(width, height) to resize them to"
-                )
-    assert first is not None
-    return wanted or first[1], all_grey
+    first = parts[0]
+    for part in parts:
+        if wanted is None and part.size != first.size:
+            raise InputError(
+                f"{part.path} is {part.size[0]} × {part.size[1]}, {first.path} is {first.size[0]} × {first.size[1]}: "
+                "expected images of one size, or size=(width, height) to resize them to"
+            )
+    return wanted or first.size, all(part.grey for part in parts)
 
 
 def _checked_size(size: Any) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from sgm.envs.ogbench.maze import MAZES
+from sgm.envs.ogbench.names import KINDS, MAZES
 from sgm.errors import InputError, printable
 
 from . import pointmaze
@@ -20,7 +20,7 @@ from .files import episodes_of, load, save
 URL = "https://rail.eecs.berkeley.edu/datasets/ogbench"
 DOWNLOADED = "~/.ogbench/data"  # where the ogbench package puts official files
 _SPLITS = {"train": "", "val": "-val"}
-_POINT_MAZE = re.compile(rf"pointmaze-({'|'.join(MAZES)})-({'|'.join(pointmaze.KINDS)})-v0")
+_POINT_MAZE = re.compile(rf"pointmaze-({'|'.join(MAZES)})-({'|'.join(KINDS)})-v0")
 _XY_FIRST = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")  # whose observations begin with x and y
 
 
@@ -53,7 +53,7 @@ def from_ogbench(
         raise InputError(
             f"{printable(str(official))} does not exist, and {name} cannot be generated: expected an official file, "
             f"from {URL}/{official.name}, or pointmaze-MAZE-KIND-v0 with MAZE one of {', '.join(MAZES)} "
-            f"and KIND one of {', '.join(pointmaze.KINDS)}"
+            f"and KIND one of {', '.join(KINDS)}"
         )
     return _generated(found[1], found[2], name, split, seed, None if dataset_dir is None else folder)
 

@@ -13,14 +13,14 @@ import dataclasses
 
 import numpy as np
 
-from sgm.envs.ogbench.maze import MAZES as MAZES
 from sgm.envs.ogbench.maze import Floats, Ints, Maze
+from sgm.envs.ogbench.names import KINDS, MAZES
 from sgm.errors import InputError
 
 from .experience import Experience
 
 RECIPE = 1  # counts changes of what a seed gives
-KINDS = ("navigate", "stitch")
+__all__ = ["KINDS", "MAZES", "Walks", "generate", "size_of", "walk"]
 _NOISE = 0.5  # standard deviation of the action noise
 _STITCHED = 4  # cells between start and goal of an episode of "stitch"
 

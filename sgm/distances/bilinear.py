@@ -27,23 +27,13 @@ from torch.nn import functional
 from sgm.data.experience import Experience
 from sgm.errors import InputError
 from sgm.learning.device import resolve_device
-from sgm.learning.encoders import (
-    Pictures,
-    as_images,
-    check_pictures,
-    check_rollouts,
-    digest,
-    for_inference,
-    run,
-    to_input,
-)
-from sgm.learning.loop import load_network, save_network, train_network
-from sgm.learning.pairs import as_rollouts, episodes_of_one_length
+from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, digest, for_inference, run, to_input
+from sgm.learning.rollouts import image_rollouts, train_on_rollouts
+from sgm.learning.trained import Trained
 
 from .contrastive import ContrastiveConfig, draw_pairs, draw_windows
 from .precision import close_pairs
 
-_FORMAT = "sgm-bilinear-1"
 _ENDLESS = 1e30  # steps; a distance must be finite
 _SAMPLES = 6_000  # pairs that calibrate, over all lags
 Floats = NDArray[np.float32]
@@ -114,11 +104,16 @@ def convolutions(size: tuple[int, int], width: int) -> tuple[nn.Sequential, tupl
     return body, (width, size[1] // 8, size[0] // 8)
 
 
-class BilinearDistance:
+class BilinearDistance(Trained):
     """Steps from one image to another, exp(−(f − c) / T) of their closeness f; follows the Distance contract.
 
     It is asymmetric, and an image is not 0 steps from itself but a fraction of one.
     """
+
+    file_format = "sgm-bilinear-1"
+    config_type = BilinearConfig
+    network_type = Bilinear
+    measured = ("scale", "medians")
 
     def __init__(self, network: Bilinear, size: tuple[int, int], config: BilinearConfig) -> None:
         """Take a trained network; it is calibrated with `calibrate`."""
@@ -199,22 +194,7 @@ class BilinearDistance:
     @property
     def fingerprint(self) -> str:
         """What tells this distance from another one, for memory files."""
-        return digest(self.network, self.scale)
-
-    def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
-        """Write a safetensors file; `facts` say how it was made."""
-        calibration = {"scale": self.scale, "medians": self.medians}
-        save_network(path, _FORMAT, self.network, self.size, self.config, facts, calibration=calibration)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> BilinearDistance:
-        """Read what `save` wrote; StoreError if the file is anything else."""
-        network, size, config, (scale, medians) = load_network(
-            path, _FORMAT, BilinearConfig, Bilinear, calibration=("scale", "medians")
-        )
-        distance = cls(network, size, config)
-        distance.scale, distance.medians = scale, medians
-        return distance
+        return digest(self.network, self.scale)  # the medians only describe it
 
 
 def train(
@@ -227,10 +207,8 @@ def train(
     progress: bool = True,
 ) -> BilinearDistance:
     """Train on experience: images, cut into episodes of one length; see `train_bilinear`."""
-    config = config or BilinearConfig()
-    kept = episodes_of_one_length(data, 2)
-    frames = as_rollouts(as_images(kept.observations), kept)
     where = None if checkpoint is None else Path(checkpoint)
+    frames = image_rollouts(data)
     return train_bilinear(frames, config, seed=seed, device=device, checkpoint=where, progress=progress)
 
 
@@ -257,16 +235,14 @@ def train_bilinear(
         own = torch.arange(len(rows), device=where)
         return (functional.cross_entropy(scores, own) + functional.cross_entropy(scores.T, own)) / 2
 
-    settings = {**dataclasses.asdict(config), "kind": "bilinear", "frames": list(frames.shape)}
-    train_network(
+    train_on_rollouts(
         network,
         loss,
-        config.iterations,
+        frames,
+        config,
+        kind="bilinear",
         seed=seed,
-        learning_rate=config.learning_rate,
         checkpoint=checkpoint,
-        settings=settings,
-        description="train distance",
         progress=progress,
         device=where,
     )

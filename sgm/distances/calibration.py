@@ -115,8 +115,3 @@ def noise_of(steps: Raw, rows: Rows, seed: int, samples: int = 2_000) -> float:
     first, second = rows.apart(int(rows.gaps.min()))
     chosen = np.random.default_rng(seed).choice(len(first), samples)
     return float(steps(first[chosen], second[chosen]).std())
-
-
-def kept_noise(noise: float) -> dict[str, Floats]:
-    """What a file keeps of the noise: nothing where it was not measured."""
-    return {} if np.isnan(noise) else {"noise": np.array([noise], np.float32)}

@@ -7,26 +7,25 @@ length, as the ViZDoom benchmark has them.
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from sgm.data.experience import Experience
-from sgm.learning.embedding import Embedded, Embedding, train_embedding
-from sgm.learning.encoders import Pictures, check_rollouts, digest, to_input
-from sgm.learning.loop import copy_weights, load_network, save_network, train_network
-from sgm.learning.pairs import VECTORS, Ints, Rows, as_rows, hold_out, settle
+from sgm.learning.embedding import BatchLoss, Embedding
+from sgm.learning.encoders import Pictures, check_rollouts, to_input
+from sgm.learning.pairs import VECTORS, Rows
+from sgm.learning.rollouts import train_on_rollouts
 
-from .calibration import draw_windows, falling_by_lag, falling_curve, kept_noise, noise_of, to_steps
+from .calibration import Raw, draw_windows, falling_by_lag, falling_curve, to_steps
+from .learned import LearnedDistance, fit
 
-_FORMAT = "sgm-contrastive-1"
 Floats = NDArray[np.float32]
 
 
@@ -44,11 +43,12 @@ class ContrastiveConfig:
     apart: int = 25  # pairs of one rollout are at least so many steps apart; `train` draws them anywhere
     learning_rate: float = 1e-3  # of AdamW, at its highest
     standardise: bool = False  # subtract the mean image; `train` does
-    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one; 0: never
+    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one, and keeps the
+    # best weights; 0: never, the last weights are kept
 
 
-FOR_IMAGES = ContrastiveConfig(standardise=True, patience=8)
-FOR_VECTORS = ContrastiveConfig(encoder=VECTORS, width=128, embedding=32, iterations=3_000, reach=20, patience=8)
+FOR_IMAGES = ContrastiveConfig(standardise=True)
+FOR_VECTORS = ContrastiveConfig(encoder=VECTORS, width=128, embedding=32, iterations=3_000, reach=20)
 
 
 class Contrast(Embedding):
@@ -74,37 +74,31 @@ class Contrast(Embedding):
         return (functional.cross_entropy(scores, own) + functional.cross_entropy(scores.T, own)) / 2
 
 
-class ContrastiveDistance(Embedded):
-    """Steps from one observation to another, by the cosine of their embeddings; follows the Distance contract.
-
-    Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
-    goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
+class ContrastiveDistance(LearnedDistance):
+    """Steps from one observation to another, by the cosine of their embeddings; see `LearnedDistance`.
 
     Deviations from the paper, whose contrastive distance (SafetyGym) compares by a bilinear form zᵀ W z': embeddings
     have length 1, so that all pairs are one product of matrices, and the distance is symmetric.
 
-    The calibration turns closeness into steps: `cosines[i]` is the cosine of what lies `lags[i]` steps apart; in
-    between it is linear, and closeness below the last one counts `far` steps. It is the median,
-    in episodes held out from training after `train`.
+    The calibration: `cosines[i]` is the median cosine of what lies `lags[i]` steps apart; after `train`, in episodes
+    held out from training.
 
     Attributes:
-        noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
-            NaN where that was not measured: after `train_contrastive`.
+        cosines: (l,) falling, beside `lags`.
     """
 
+    kind, file_format = "contrastive", "sgm-contrastive-1"
+    config_type = ContrastiveConfig
+    network_type = Contrast
+    measured = ("lags", "cosines")
+    defaults = (FOR_IMAGES, FOR_VECTORS)
     network: Contrast
 
     def __init__(self, network: Contrast, size: tuple[int, int], config: ContrastiveConfig) -> None:
         """Take a trained network; it is calibrated with `calibrate`."""
         super().__init__(network, size, config)
-        self.noise = math.nan
         self.lags = np.array([0.0, 1.0], np.float32)
         self.cosines = np.array([1.0, 0.0], np.float32)
-
-    @property
-    def far(self) -> float:
-        """Steps of what is not close at all."""
-        return float(self.lags[-1])
 
     def _finish(self, outputs: Floats) -> Floats:
         return outputs / np.maximum(np.linalg.norm(outputs, axis=1, keepdims=True), 1e-12)
@@ -117,9 +111,8 @@ class ContrastiveDistance(Embedded):
         """(n, e) and (m, e) to (n, m) cosines."""
         return np.asarray(starts, np.float32) @ np.asarray(goals, np.float32).T
 
-    def pairs(self, starts: Floats, goals: Floats) -> Floats:
-        """(n, e) and (n, e) to (n,) steps, row by row."""
-        return self.steps(np.einsum("ne,ne->n", starts, goals))
+    def _of_pairs(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
+        return np.einsum("ne,ne->n", np.asarray(starts), np.asarray(goals))
 
     def steps(self, cosines: Floats) -> Floats:
         """Steps for cosines, of any shape."""
@@ -131,36 +124,9 @@ class ContrastiveDistance(Embedded):
         medians = np.median(np.einsum("ne,nle->nl", windows[:, 0], windows[:, 1:]), axis=0)
         self.lags, self.cosines = falling_curve(1.0, medians)
 
-    def calibrate_on(self, rows: Rows, seed: int = 0) -> None:
-        """Find the cosine of every lag up to 4 times the reach, and the noise, in episodes that were not trained on."""
-
-        def cosines(first: Ints, second: Ints) -> Floats:
-            goals = self.embed_goal(rows.goals[second])
-            return np.einsum("ne,ne->n", self.embed(rows.observations[first]), goals)
-
+    def _find_curve(self, raw: Raw, rows: Rows, seed: int) -> None:
         longest = min(4 * self.config.reach, int(rows.left.max()))
-        self.lags, self.cosines = falling_by_lag(cosines, rows, longest, 0.5, 1.0, seed)
-        self.noise = noise_of(lambda first, second: self.steps(cosines(first, second)), rows, seed)
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells this distance from another one, for memory files."""
-        return digest(self.network, self.lags, self.cosines)
-
-    def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
-        """Write a safetensors file; `facts` say how it was made."""
-        calibration = {"lags": self.lags, "cosines": self.cosines, **kept_noise(self.noise)}
-        save_network(path, _FORMAT, self.network, self.size, self.config, facts, calibration=calibration)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ContrastiveDistance:
-        """Read what `save` wrote; StoreError if the file is anything else."""
-        network, size, config, (lags, cosines, noise) = load_network(
-            path, _FORMAT, ContrastiveConfig, Contrast, calibration=("lags", "cosines"), optional=("noise",)
-        )
-        distance = cls(network, size, config)
-        distance.lags, distance.cosines, distance.noise = lags, cosines, float(noise[0])
-        return distance
+        self.lags, self.cosines = falling_by_lag(raw, rows, longest, 0.5, 1.0, seed)
 
 
 def train(
@@ -176,7 +142,9 @@ def train(
     """Train on experience: images or vectors, episodes of any length.
 
     Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: training stops early by them, and they calibrate the distance.
+    is held out, where there are 10 or more: they calibrate the distance, and training stops early by them if `patience`
+    is given, such as 8 checks. It is not by default: the loss on a few held-out episodes is flat and noisy, and the
+    weights of its least value are worse than those after the learning rate has fallen (docs/own-distance.md).
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.
@@ -188,23 +156,28 @@ def train(
         settings: hyper-parameters that differ from `config`, by name. The one to think about is `reach`, in steps:
             pairs up to so far apart count as close, and steps are told apart up to 4 times as far.
     """
-    rows = as_rows(data, settings.get("encoder", config.encoder if config else None))
-    config = settle(rows, config, (FOR_IMAGES, FOR_VECTORS), settings)
-    kept, held_out = hold_out(data, rows)
-    torch.manual_seed(seed)
-    network = Contrast(config, rows.size)
-    network.measure(rows, seed)
+    return fit(
+        ContrastiveDistance,
+        data,
+        config,
+        settings,
+        objective,
+        seed=seed,
+        device=device,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
 
-    def loss(some: Rows, random: np.random.Generator) -> Tensor:
-        first, second = some.pairs(random, config.rollouts * config.pairs, config.reach)
-        starts, goals, wrong = network.embed_pairs(some, first, second)
+
+def objective(network: Contrast, config: ContrastiveConfig) -> BatchLoss:
+    """InfoNCE of a batch: every other pair of it is a negative."""
+
+    def loss(rows: Rows, random: np.random.Generator) -> Tensor:
+        first, second = rows.pairs(random, config.rollouts * config.pairs, config.reach)
+        starts, goals, wrong = network.embed_pairs(rows, first, second)
         return network.loss(starts, goals) + wrong
 
-    options: dict[str, Any] = {"device": device, "checkpoint": checkpoint, "progress": progress}
-    train_embedding(network, loss, kept, held_out, config, kind="contrastive", seed=seed, **options)
-    distance = ContrastiveDistance(network, rows.size, config)
-    distance.calibrate_on(held_out, seed)
-    return distance
+    return loss
 
 
 def train_contrastive(
@@ -224,26 +197,21 @@ def train_contrastive(
     episodes, length, size = check_rollouts(frames, config.reach + 2)
     torch.manual_seed(seed)
     network = Contrast(config, size)
-    if start is not None:
-        copy_weights(network, start.network)
 
     def loss(random: np.random.Generator) -> Tensor:
         rows, first, second = draw_pairs(random, episodes, length, config)
         both = to_input(np.concatenate([frames[rows, first], frames[rows, second]]))
         return network.loss(*network.embed(both).chunk(2))
 
-    settings = {**dataclasses.asdict(config), "kind": "contrastive", "frames": list(frames.shape)}
-    if start is not None:
-        settings["start"] = digest(start.network)
-    train_network(
+    train_on_rollouts(
         network,
         loss,
-        config.iterations,
+        frames,
+        config,
+        kind="contrastive",
+        start=start,
         seed=seed,
-        learning_rate=config.learning_rate,
         checkpoint=checkpoint,
-        settings=settings,
-        description="train distance",
         progress=progress,
     )
     distance = ContrastiveDistance(network, size, config)

@@ -18,6 +18,7 @@ from .precision import Accepted, accept
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 Truth = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 _ROWS = 256  # observations compared with all others at once
 _LAGS = 12  # at most so many lags are looked at
@@ -121,30 +122,66 @@ def distance_quality(
         raise InputError(f"positions have shape {places.shape}: expected ({len(data)}, p), one for each observation")
     lags = _by_lag(distance, data, 4 * reach, random)
     if places is None:
-        steps, true = _within_episodes(distance, data, 100 * number, random)
-        near = near or reach
-        far = far or 3 * near
-        is_near, is_far, counted = (true > 0) & (true <= near), np.abs(true) >= far, (true > 0) & (true <= far)
+        judged = _by_episodes(distance, data, near or reach, far, number, random)
     else:
         truth = truth or _euclid
         near = near or _reached(truth, places, data, reach, random)
-        far = far or 2 * near
-        steps, true = _across(distance, data, places, truth, number, random)
-        is_near, is_far, counted = true <= near, true > far, true <= 1.5 * far
-    if not is_near.any() or not near < far:
-        raise InputError(
-            f"of {len(true)} pairs {is_near.sum()} are near, up to {near:g}, and {is_far.sum()} are far, beyond "
-            f"{far:g}: expected near pairs, and near < far"
-        )
+        judged = _by_positions(distance, data, places, truth, near, far, number, random)
     return Quality(
         judged_by="episodes" if places is None else "positions",
-        accepted=tuple(accept(steps, is_near, is_far, recall) for recall in recalls),
-        rank_correlation=float(spearmanr(steps[counted], true[counted]).statistic),
-        near=float(near),
-        far=float(far),
-        pairs=len(steps),
+        accepted=tuple(accept(judged.steps, judged.is_near, judged.is_far, recall) for recall in recalls),
+        rank_correlation=float(spearmanr(judged.steps[judged.counted], judged.true[judged.counted]).statistic),
+        near=float(judged.near),
+        far=float(judged.far),
+        pairs=len(judged.steps),
         **lags,
     )
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Judged:
+    """(p,) pairs: distances beside the truth, which is near and far up to and from where the two numbers say."""
+
+    steps: Floats
+    true: Floats
+    near: float
+    far: float
+    is_near: Bools
+    is_far: Bools
+    counted: Bools  # for the rank correlation
+
+    def __post_init__(self) -> None:
+        if not self.is_near.any() or not self.near < self.far:
+            raise InputError(
+                f"of {len(self.true)} pairs {self.is_near.sum()} are near, up to {self.near:g}, and "
+                f"{self.is_far.sum()} are far, beyond {self.far:g}: expected near pairs, and near < far"
+            )
+
+
+def _by_episodes(
+    distance: Distance, data: Experience, near: float, far: float | None, number: int, random: np.random.Generator
+) -> _Judged:
+    """Pairs of one episode, by the steps between them."""
+    steps, true = _within_episodes(distance, data, 100 * number, random)
+    far = far or 3 * near
+    ahead = true > 0
+    return _Judged(steps, true, near, far, ahead & (true <= near), np.abs(true) >= far, ahead & (true <= far))
+
+
+def _by_positions(
+    distance: Distance,
+    data: Experience,
+    places: NDArray[Any],
+    truth: Truth,
+    near: float,
+    far: float | None,
+    number: int,
+    random: np.random.Generator,
+) -> _Judged:
+    """All pairs of random observations, by true distances, map units."""
+    steps, true = _across(distance, data, places, truth, number, random)
+    far = far or 2 * near
+    return _Judged(steps, true, near, far, true <= near, true > far, true <= 1.5 * far)
 
 
 def _by_lag(distance: Distance, data: Experience, longest: int, random: np.random.Generator) -> dict[str, Any]:

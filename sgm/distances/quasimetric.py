@@ -28,7 +28,8 @@ from sgm.errors import InputError
 from sgm.learning.embedding import BatchLoss
 from sgm.learning.pairs import VECTORS, Rows
 
-from .embedded import EmbeddedConfig, EmbeddedDistance, Embedder, fit
+from .embedded import EmbeddedConfig, EmbeddedDistance, Embedder
+from .learned import fit
 
 _SPEED = 30.0  # how much faster the multiplier is learned than the weights
 
@@ -74,8 +75,9 @@ class Constrained(Embedder):
 class QuasimetricDistance(EmbeddedDistance):
     """Steps of the shortest way, as the QRL objective finds them; see `EmbeddedDistance`."""
 
-    file_format = "sgm-quasimetric-1"
+    kind = file_format = "sgm-quasimetric-1"
     config_type = QuasimetricConfig
+    defaults = (FOR_IMAGES, FOR_VECTORS)
     network_type = Constrained
 
 
@@ -109,7 +111,6 @@ def train(
         QuasimetricDistance,
         data,
         config,
-        (FOR_IMAGES, FOR_VECTORS),
         settings,
         objective,
         disorder,

@@ -21,7 +21,8 @@ from sgm.errors import InputError
 from sgm.learning.embedding import BatchLoss
 from sgm.learning.pairs import VECTORS, Rows
 
-from .embedded import EmbeddedConfig, EmbeddedDistance, Embedder, fit
+from .embedded import EmbeddedConfig, EmbeddedDistance, Embedder
+from .learned import fit
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +45,9 @@ FOR_VECTORS = RegressionConfig(encoder=VECTORS, width=128, batch=256)
 class RegressionDistance(EmbeddedDistance):
     """Steps by regression on the steps between observations of one episode; see `EmbeddedDistance`."""
 
-    file_format = "sgm-regression-1"
+    kind = file_format = "sgm-regression-1"
     config_type = RegressionConfig
-    network_type = Embedder
+    defaults = (FOR_IMAGES, FOR_VECTORS)
 
 
 def train(
@@ -78,9 +79,7 @@ def train(
         RegressionDistance,
         data,
         config,
-        (FOR_IMAGES, FOR_VECTORS),
         settings,
-        objective,
         objective,
         seed=seed,
         device=device,

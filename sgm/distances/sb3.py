@@ -240,7 +240,7 @@ def from_sb3(
         aggregate: steps by the "max" of the critics (pessimistic), the "mean" or the "min".
         far: steps at which distances end; None: where the value has less than 5 % of its range left, or less with
             `data`, see `SB3Distance.measure`.
-        device: where to compute, such as "cpu" or "cuda"; None: where the model is.
+        device: where to compute: "auto", "cpu", "cuda", "cuda:1", "mps"; None: where the model is.
     """
     _require_rewards(model, step_reward, arrival_reward)
     returns = Returns(float(getattr(model, "gamma", 0.99)), float(step_reward), float(arrival_reward), bool(ends))

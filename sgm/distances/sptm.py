@@ -7,7 +7,6 @@ length, as the ViZDoom benchmark has them.
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from pathlib import Path
 from typing import Any
@@ -20,15 +19,15 @@ from torch.nn import functional
 
 from sgm.data.experience import Experience
 from sgm.errors import InputError
-from sgm.learning.embedding import Embedded, Embedding, train_embedding
-from sgm.learning.encoders import Pictures, check_rollouts, digest, to_input
-from sgm.learning.loop import copy_weights, load_network, save_network, train_network
-from sgm.learning.pairs import VECTORS, Ints, Rows, as_rows, hold_out, settle
+from sgm.learning.embedding import BatchLoss, Embedding
+from sgm.learning.encoders import Pictures, check_rollouts, to_input
+from sgm.learning.pairs import VECTORS, Rows
+from sgm.learning.rollouts import train_on_rollouts
 
-from .calibration import QUANTILE, draw_windows, falling_by_lag, falling_curve, kept_noise, noise_of, to_steps
+from .calibration import QUANTILE, Raw, draw_windows, falling_by_lag, falling_curve, to_steps
+from .learned import LearnedDistance, fit
 from .precision import close_pairs, far_pairs
 
-_FORMAT = "sgm-closeness-1"
 _PAIRS = 8192  # pairs that go through the head at once: 16 MB for each layer of 512 units
 _GOALS = 1024  # goals among them
 Floats = NDArray[np.float32]
@@ -48,7 +47,8 @@ class ClosenessConfig:
     apart: int = 25  # a far pair is at least so many steps apart
     learning_rate: float = 1e-3  # of AdamW, at its highest
     standardise: bool = False  # subtract the mean image; `train` does
-    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one; 0: never
+    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one, and keeps the
+    # best weights; 0: never, the last weights are kept
 
     def __post_init__(self) -> None:
         """Fill in the sizes that go with the encoder."""
@@ -57,8 +57,8 @@ class ClosenessConfig:
             object.__setattr__(self, name, getattr(self, name) or usual)
 
 
-FOR_IMAGES = ClosenessConfig(standardise=True, patience=8)
-FOR_VECTORS = ClosenessConfig(encoder=VECTORS, embedding=32, hidden=64, batch=512, reach=20, apart=60, patience=8)
+FOR_IMAGES = ClosenessConfig(standardise=True)
+FOR_VECTORS = ClosenessConfig(encoder=VECTORS, embedding=32, hidden=64, batch=512, reach=20, apart=60)
 PAPER = ClosenessConfig(encoder="resnet18", batch=64, learning_rate=1e-4)
 
 
@@ -86,46 +86,36 @@ class Closeness(Embedding):
         return self.head(torch.cat([starts, goals], dim=1))[:, 0]
 
 
-class ClosenessDistance(Embedded):
-    """Steps from one observation to another, by the logit that they are close; follows the Distance contract.
+class ClosenessDistance(LearnedDistance):
+    """Steps from one observation to another, by the logit that they are close; see `LearnedDistance`.
 
-    Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
-    goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
-
-    It is asymmetric. The calibration turns logits into steps: `logits[i]` is the logit of what comes `lags[i]` steps
-    later; in between it is linear, and below the last one it counts `far` steps. After `train` it is the logit that 9
-    of 10 pairs at that lag in held-out episodes exceed; after `train_closeness` it is the median. Within its reach a
-    classifier hardly tells 1 step from 5: steps up to there are rough.
+    It is asymmetric. The calibration: `logits[i]` is the logit of what comes `lags[i]` steps later. After `train` it is
+    the logit that 9 of 10 pairs at that lag in held-out episodes exceed; after `train_closeness` it is the median.
+    Within its reach a classifier hardly tells 1 step from 5: steps up to there are rough.
 
     Attributes:
-        noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
-            NaN where that was not measured: after `train_closeness`.
+        logits: (l,) falling, beside `lags`.
     """
 
+    kind, file_format = "closeness", "sgm-closeness-1"
+    config_type = ClosenessConfig
+    network_type = Closeness
+    measured = ("lags", "logits")
+    defaults = (FOR_IMAGES, FOR_VECTORS)
     network: Closeness
 
     def __init__(self, network: Closeness, size: tuple[int, int], config: ClosenessConfig) -> None:
         """Take a trained network; it is calibrated with `calibrate`."""
         super().__init__(network, size, config)
-        self.noise = math.nan
         first, *rest = network.head
         assert isinstance(first, nn.Linear)
         self._first, self._rest = first, nn.Sequential(*rest)
         self.lags = np.array([0.0, 1.0], np.float32)
         self.logits = np.array([1.0, 0.0], np.float32)
 
-    @property
-    def far(self) -> float:
-        """Steps of what is not close at all."""
-        return float(self.lags[-1])
-
     def __call__(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
         """(n, e) and (m, e) to (n, m) steps."""
         return self.steps(self.closeness(starts, goals))
-
-    def pairs(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
-        """(n, e) and (n, e) to (n,) steps, row by row."""
-        return self.steps(self._of_pairs(starts, goals))
 
     @torch.inference_mode()
     def closeness(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
@@ -168,35 +158,9 @@ class ClosenessDistance(Embedded):
         top = float(medians[:2].max())  # an image and itself were no pair in training: its logit may be anything
         self.lags, self.logits = falling_curve(top, medians[1:])
 
-    def calibrate_on(self, rows: Rows, seed: int = 0) -> None:
-        """Find the logit of every lag up to 4 times the reach, and the noise, in episodes that were not trained on."""
-
-        def logits(first: Ints, second: Ints) -> Floats:
-            return self._of_pairs(self.embed(rows.observations[first]), self.embed_goal(rows.goals[second]))
-
+    def _find_curve(self, raw: Raw, rows: Rows, seed: int) -> None:
         longest = min(4 * self.config.reach, int(rows.left.max()))
-        self.lags, self.logits = falling_by_lag(logits, rows, longest, QUANTILE, None, seed)
-        self.noise = noise_of(lambda first, second: self.steps(logits(first, second)), rows, seed)
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells this distance from another one, for memory files."""
-        return digest(self.network, self.lags, self.logits)
-
-    def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
-        """Write a safetensors file; `facts` say how it was made."""
-        calibration = {"lags": self.lags, "logits": self.logits, **kept_noise(self.noise)}
-        save_network(path, _FORMAT, self.network, self.size, self.config, facts, calibration=calibration)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> ClosenessDistance:
-        """Read what `save` wrote; StoreError if the file is anything else."""
-        network, size, config, (lags, logits, noise) = load_network(
-            path, _FORMAT, ClosenessConfig, Closeness, calibration=("lags", "logits"), optional=("noise",)
-        )
-        distance = cls(network, size, config)
-        distance.lags, distance.logits, distance.noise = lags, logits, float(noise[0])
-        return distance
+        self.lags, self.logits = falling_by_lag(raw, rows, longest, QUANTILE, None, seed)
 
 
 def train(
@@ -212,8 +176,9 @@ def train(
     """Train on experience: images or vectors, episodes of any length.
 
     Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: training stops early by them, and they calibrate the distance. Deviation
-    from the paper: far pairs may be of different episodes, because episodes may be short.
+    is held out, where there are 10 or more: they calibrate the distance, and training stops early by them if `patience`
+    is given, such as 8 checks. Deviation from the paper: far pairs may be of different episodes, because episodes may
+    be short.
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.
@@ -225,28 +190,33 @@ def train(
         settings: hyper-parameters that differ from `config`, by name. The ones to think about are `reach` and `apart`,
             in steps: what counts as close and as far. Steps are told apart up to 4 times the reach at most.
     """
-    rows = as_rows(data, settings.get("encoder", config.encoder if config else None))
-    config = settle(rows, config, (FOR_IMAGES, FOR_VECTORS), settings)
+    return fit(
+        ClosenessDistance,
+        data,
+        config,
+        settings,
+        objective,
+        seed=seed,
+        device=device,
+        checkpoint=checkpoint,
+        progress=progress,
+    )
+
+
+def objective(network: Closeness, config: ClosenessConfig) -> BatchLoss:
+    """The cross entropy of a batch, one half of which is close and the other far."""
     _check_reach(config)
-    kept, held_out = hold_out(data, rows)
-    torch.manual_seed(seed)
-    network = Closeness(config, rows.size)
-    network.measure(rows, seed)
     half = config.batch // 2
     labels = torch.from_numpy((np.arange(2 * half) < half).astype(np.float32))
 
-    def loss(some: Rows, random: np.random.Generator) -> Tensor:
-        drawn = some.pairs(random, half, config.reach), some.far_pairs(random, half, config.apart)
+    def loss(rows: Rows, random: np.random.Generator) -> Tensor:
+        drawn = rows.pairs(random, half, config.reach), rows.far_pairs(random, half, config.apart)
         first, second = (np.concatenate(parts) for parts in zip(*drawn, strict=True))
-        starts, goals, wrong = network.embed_pairs(some, first, second)
+        starts, goals, wrong = network.embed_pairs(rows, first, second)
         close = labels.to(starts.device)
         return functional.binary_cross_entropy_with_logits(network.compare(starts, goals), close) + wrong
 
-    options: dict[str, Any] = {"device": device, "checkpoint": checkpoint, "progress": progress}
-    train_embedding(network, loss, kept, held_out, config, kind="closeness", seed=seed, **options)
-    distance = ClosenessDistance(network, rows.size, config)
-    distance.calibrate_on(held_out, seed)
-    return distance
+    return loss
 
 
 def _check_reach(config: ClosenessConfig) -> None:
@@ -273,26 +243,21 @@ def train_closeness(
     episodes, length, size = check_rollouts(frames, config.apart + 1)
     torch.manual_seed(seed)
     network = Closeness(config, size)
-    if start is not None:
-        copy_weights(network, start.network)
 
     def loss(random: np.random.Generator) -> Tensor:
         rows, first, second, close = draw_labelled(random, episodes, length, config)
         logits = network(to_input(frames[rows, first]), to_input(frames[rows, second]))
         return functional.binary_cross_entropy_with_logits(logits, torch.from_numpy(close))
 
-    settings = {**dataclasses.asdict(config), "kind": "closeness", "frames": list(frames.shape)}
-    if start is not None:
-        settings["start"] = digest(start.network)
-    train_network(
+    train_on_rollouts(
         network,
         loss,
-        config.iterations,
+        frames,
+        config,
+        kind="closeness",
+        start=start,
         seed=seed,
-        learning_rate=config.learning_rate,
         checkpoint=checkpoint,
-        settings=settings,
-        description="train distance",
         progress=progress,
     )
     distance = ClosenessDistance(network, size, config)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,22 +18,12 @@ from torch import Tensor, nn
 from sgm.data.experience import Experience
 from sgm.errors import InputError
 from sgm.learning.device import resolve_device
-from sgm.learning.encoders import (
-    Pictures,
-    as_images,
-    check_pictures,
-    check_rollouts,
-    digest,
-    for_inference,
-    run,
-    to_input,
-)
-from sgm.learning.loop import load_network, save_network, train_network
-from sgm.learning.pairs import as_rollouts, episodes_of_one_length
+from sgm.learning.encoders import Pictures, check_pictures, check_rollouts, for_inference, run, to_input
+from sgm.learning.rollouts import image_rollouts, train_on_rollouts
+from sgm.learning.trained import Trained
 
 from .bilinear import convolutions
 
-_FORMAT = "sgm-vae-1"
 Floats = NDArray[np.float32]
 
 
@@ -93,8 +82,15 @@ class VAE(nn.Module):
         return self.decoder(self.unfold(latents).view(-1, *self.shape))
 
 
-class VAEFeatures:
-    """Pictures to the means of their latents: `features` of a memory, which compares them by the L2 norm."""
+class VAEFeatures(Trained):
+    """Images to the means of their latents: `features` of a memory, which compares them by the L2 norm.
+
+    Files have what makes means only: no decoder, no variances.
+    """
+
+    file_format = "sgm-vae-1"
+    config_type = VAEConfig
+    network_type = Means
 
     def __init__(self, network: Means, size: tuple[int, int], config: VAEConfig) -> None:
         """Take a trained network."""
@@ -104,21 +100,6 @@ class VAEFeatures:
     def __call__(self, observations: ArrayLike) -> Floats:
         """(n, height, width, 3) uint8 images to (n, latent)."""
         return run(self.inference, check_pictures(observations, self.size))
-
-    @property
-    def fingerprint(self) -> str:
-        """What tells these features from others."""
-        return digest(self.network)
-
-    def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
-        """Write a safetensors file, of what makes means only: no decoder, no variances. `facts` say how it was made."""
-        save_network(path, _FORMAT, self.network, self.size, self.config, facts)
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> VAEFeatures:
-        """Read what `save` wrote; StoreError if the file is anything else."""
-        network, size, config, _ = load_network(path, _FORMAT, VAEConfig, Means)
-        return cls(network, size, config)
 
 
 def train(
@@ -131,10 +112,8 @@ def train(
     progress: bool = True,
 ) -> VAEFeatures:
     """Train on experience: images, cut into episodes of one length; see `train_vae`."""
-    config = config or VAEConfig()
-    kept = episodes_of_one_length(data, 2)
-    frames = as_rollouts(as_images(kept.observations), kept)
     where = None if checkpoint is None else Path(checkpoint)
+    frames = image_rollouts(data)
     return train_vae(frames, config, seed=seed, device=device, checkpoint=where, progress=progress)
 
 
@@ -159,18 +138,17 @@ def train_vae(
         noise = torch.from_numpy(random.standard_normal((config.batch, config.latent), np.float32))
         return negative_bound(network, to_input(frames[rows, times]).to(where), noise.to(where), config.beta)
 
-    settings = {**dataclasses.asdict(config), "kind": "vae", "frames": list(frames.shape)}
-    train_network(
+    train_on_rollouts(
         network,
         loss,
-        config.iterations,
+        frames,
+        config,
+        kind="vae",
         seed=seed,
-        learning_rate=config.learning_rate,
         checkpoint=checkpoint,
-        settings=settings,
-        description="train features",
         progress=progress,
         device=where,
+        description="train features",
     )
     return VAEFeatures(network.means, size, config)
 

@@ -10,8 +10,6 @@ from sgm.errors import MemoryWarning
 
 from .settings import FitSettings
 
-MOST = 0.5  # MaxDist at most, as a share of the steps up to which a distance tells
-
 
 class Built(NamedTuple):
     """A memory, the agent on it if there is a controller, and why it is as it is.
@@ -38,13 +36,7 @@ def build(data: sgm.Experience, distance: Any, controller: Any, settings: FitSet
         keep = data.achieved_goals is None or data.observations.ndim > 2
         more |= {"seed": settings.seed, "keep_observations": keep, "progress": progress}
         choice = sgm.choose(data, distance, controller, **more)
-        reasons = choice.why
-        if choice.max_dist > MOST * distance.far:
-            # Near its end a distance tells places apart badly: too much would be merged.
-            choice = sgm.choose(data, distance, controller, max_dist=distance.far / 3, **more)
-            first = f"MaxDist {distance.far / 3:.4g}: a third of the {distance.far:.4g} steps up to which the distance"
-            reasons = [f"{first} tells, though the controller is good over more.", *choice.why[1:]]
-    why = [*reasons, *(f"Warning: {each.message}" for each in heard if issubclass(each.category, MemoryWarning))]
+    why = [*choice.why, *(f"Warning: {each.message}" for each in heard if issubclass(each.category, MemoryWarning))]
     agent = None if controller is None else make_agent(choice.memory, controller)
     return Built(choice.memory, agent, choice.asdict(), why)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ _SOURCES = """sources:
   FILE.npz       what sgm.data.save has written, or arrays of your own; a folder of .npy files too
 
 Sources without actions, such as images, give a memory, plans and a map, but no controller. An interrupted command
-that is repeated goes on where it was.
+resumes when it is repeated.
 
 example: sgm fit gym:PointMaze_Large-v3 --out agent"""
 
@@ -73,14 +75,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     _add_agent(parser)
     groups = add_fields(parser, EvaluateSettings)
     add_resume(groups["folder"], "keep the episodes that were run before (default), or run all anew")
-    parser.set_defaults(run=_evaluate)
-
-
-def _evaluate(options: argparse.Namespace) -> None:
-    from .evaluate import evaluate
-
-    settings = _settings(EvaluateSettings, options)
-    evaluate(options.agent, settings, command=options.command, resume=options.resume, progress=not options.no_progress)
+    parser.set_defaults(run=_run_on_agent("evaluate", EvaluateSettings))
 
 
 def _add_cleanup(parser: argparse.ArgumentParser) -> None:
@@ -95,14 +90,7 @@ def _add_cleanup(parser: argparse.ArgumentParser) -> None:
     add_resume(
         groups["folder"], "go on from the memory as it is (default), or start over from the memory as it was built"
     )
-    parser.set_defaults(run=_cleanup)
-
-
-def _cleanup(options: argparse.Namespace) -> None:
-    from .clean import clean
-
-    settings = _settings(CleanupSettings, options)
-    clean(options.agent, settings, command=options.command, resume=options.resume, progress=not options.no_progress)
+    parser.set_defaults(run=_run_on_agent("clean", CleanupSettings))
 
 
 def _add_plan(parser: argparse.ArgumentParser) -> None:
@@ -127,6 +115,17 @@ def _plan(options: argparse.Namespace) -> None:
 
 def _add_agent(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("agent", type=Path, metavar="AGENT", help="the folder of an agent, made with sgm fit")
+
+
+def _run_on_agent(name: str, kind: type[Any]) -> Callable[[argparse.Namespace], None]:
+    """The command that calls the function of this name, in a module of the same name, with settings of this kind."""
+
+    def run(options: argparse.Namespace) -> None:
+        function = getattr(importlib.import_module(f"sgm.fit.{name}"), name)
+        how = {"command": options.command, "resume": options.resume, "progress": not options.no_progress}
+        function(options.agent, _settings(kind, options), **how)
+
+    return run
 
 
 def _settings(kind: type[Any], options: argparse.Namespace) -> Any:

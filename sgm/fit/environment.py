@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import difflib
 import importlib
 import importlib.util
-import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
 
 import sgm
-from sgm.envs.ogbench.maze import MAZES
-from sgm.errors import MissingExtra
+from sgm.envs.ogbench.names import environment_of, maze_of
+from sgm.envs.ogbench.package import make_vec
 
 # Packages whose environments Gymnasium knows only once they are imported, and the extra that installs each.
 PACKAGES = {"gymnasium_robotics": "examples", "minigrid": "examples", "ogbench": "ogbench"}
-_DATASET = re.compile(r"-(navigate|stitch|explore|play|noisy)(-v\d+)$")  # what datasets add to an environment's name
 
 Options = list[dict[str, Any]]
 
@@ -48,36 +44,19 @@ def make_env(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any,
 
 
 def _make_ogbench(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any, Options]:
-    try:
-        with _without_screen(name):
-            import ogbench.locomaze  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise MissingExtra(f"ogbench:{name}", "ogbench", error) from error
-    known = _DATASET.sub(r"\2", name)
-    if (maze := re.fullmatch(r"pointmaze-(\w+)-v0", known)) and maze[1] in MAZES and not arguments:
-        from sgm.envs.ogbench.env import PointMazes  # the same environment; the package's draws from global numbers
+    known, maze = environment_of(name), maze_of(name)
+    if maze is not None and not arguments:
+        from sgm.envs.ogbench.env import PointMazes  # the same environment, faster
 
-        return PointMazes(number, maze[1]), [{"task_id": task} for task in range(1, 6)]
+        return PointMazes(number, maze), [{"task_id": task} for task in range(1, 6)]
     try:
-        env = gymnasium.make_vec(known, number, vectorization_mode="sync", **arguments)
+        env = make_vec(known, number, **arguments)
     except TypeError as error:
         raise sgm.InputError(f"{known} does not take {_listed(arguments)}: {error}") from error
     except gymnasium.error.Error as error:
         raise sgm.InputError(f"OGBench has no environment {known!r}: {error}{_advice(known)}") from error
-    tasks = getattr(env.envs[0].unwrapped, "num_tasks", 0)  # type: ignore[attr-defined]
+    tasks = getattr(env.envs[0].unwrapped, "num_tasks", 0)
     return env, [{"task_id": task} for task in range(1, tasks + 1)] or [{}]
-
-
-@contextlib.contextmanager
-def _without_screen(name: str) -> Iterator[None]:
-    """Let MuJoCo be imported where there is no screen; other environments of this process may want to draw later."""
-    before = os.environ.get("MUJOCO_GL")
-    os.environ.setdefault("MUJOCO_GL", "egl" if name.startswith("visual-") else "disabled")
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ["MUJOCO_GL"]
 
 
 def _listed(arguments: Mapping[str, Any]) -> str:

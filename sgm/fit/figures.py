@@ -74,7 +74,7 @@ def strip(path: Path, images: NDArray[Any], titles: Sequence[str], title: str = 
     for axes, number in zip(panels.flat, chosen, strict=False):
         axes.set_axis_on()
         ends = {0: plots.NODE, len(images) - 1: plots.PLANS[0]}
-        plots.draw_image(axes, as_picture(images[number]), "", ends.get(int(number), plots.FAINT))
+        plots.draw_image(axes, as_rgb(images[number]), "", ends.get(int(number), plots.FAINT))
         axes.spines[:].set_linewidth(2.5 if int(number) in ends else 0.6)
         axes.set_title(titles[number], fontsize=8, pad=3)
     figure.suptitle(title, fontsize=10.5, y=1.0)
@@ -82,7 +82,7 @@ def strip(path: Path, images: NDArray[Any], titles: Sequence[str], title: str = 
     plots.save(figure, path)
 
 
-def as_picture(image: NDArray[Any]) -> NDArray[np.uint8]:
+def as_rgb(image: NDArray[Any]) -> NDArray[np.uint8]:
     """An image of any accepted kind as (height, width, 3) uint8."""
     values = np.asarray(image)
     values = values[..., 0] if values.ndim == 3 and values.shape[2] == 1 else values
@@ -105,12 +105,10 @@ def image_map(path: Path, memory: sgm.SparseGraphicalMemory, layout: Layout, num
     images = memory.observations
     zoom = 40 / max(images.shape[1:3])
     for node in spread(layout.places, min(number, len(images))):
-        picture = OffsetImage(as_picture(images[node]), zoom=zoom, interpolation="nearest")
+        shown = OffsetImage(as_rgb(images[node]), zoom=zoom, interpolation="nearest")
         frame = {"edgecolor": plots.NODE, "linewidth": 0.8}
         axes.add_artist(
-            AnnotationBbox(
-                picture, (layout.places[node, 1], layout.places[node, 0]), pad=0.12, bboxprops=frame, zorder=5
-            )
+            AnnotationBbox(shown, (layout.places[node, 1], layout.places[node, 0]), pad=0.12, bboxprops=frame, zorder=5)
         )
     low, high = layout.places.min(axis=0), layout.places.max(axis=0)
     margin = 0.06 * np.maximum(high - low, 1e-6)
@@ -131,7 +129,7 @@ def spread(places: Floats, number: int) -> list[int]:
 
 
 def distance_curve(path: Path, curve: Mapping[str, Any], max_dist: float | None = None) -> None:
-    """What the distance says of observations that are so many steps apart in an episode."""
+    """The distance between observations of an episode, against the steps between them."""
     figure, axes = plots.pyplot().subplots(figsize=(6.4, 3.6))
     lags = curve["lags"]
     axes.fill_between(lags, curve["low"], curve["high"], color=plots.EDGE, alpha=0.35, linewidth=0, label="middle 80 %")

@@ -34,7 +34,13 @@ BUILT = "memory-built.sgm"
 _FILES = ("fit.json", "agent.json", "cleanup.json", "data.npz", DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
 _FOLDERS = ("data", "checkpoints", "evaluations", "plans", "cleanup", "figures")
 _CURVE: Shape = {**dict.fromkeys(("lags", "low", "median", "high"), Several(NUMBER)), "others": NUMBER}
+_QUALITY: Shape = {
+    **dict.fromkeys(("near", "far", "rank_correlation"), NUMBER),
+    "judged_by": TEXT,
+    "accepted": Several(dict.fromkeys(("recall", "threshold", "false"), NUMBER)),
+}
 _STAGE: Shape = {
+    "quality": _QUALITY,
     **dict.fromkeys(("seconds", "noise", "far"), NUMBER),
     **dict.fromkeys(("kind", "source", "digest", "dtype"), TEXT),
     **dict.fromkeys(("observations", "episodes", "reach"), COUNT),

@@ -15,10 +15,10 @@ import numpy as np
 import sgm
 from sgm.benchmarks.plots import pyplot
 from sgm.errors import MissingExtra
-from sgm.learning.pairs import as_rows
 
 from . import source as sources
 from .build import build
+from .distance import distance_curve, distance_report
 from .folder import CONTROLLER, DISTANCE, DISTANCES, MEMORY, Record, claim, load_distance, plain
 from .report import keep_places, write_report
 from .settings import FitSettings
@@ -92,7 +92,8 @@ class Fit:
             distance.save(self.out / DISTANCE)
             facts |= {"kind": kind, "noise": float(distance.noise), "far": float(distance.far)}
             facts["curve"] = distance_curve(data, distance, self.settings.seed)
-        self.say(f"distance ({kind}): noise {distance.noise:.2f} steps, ends at {facts['far']:.0f} steps")
+            facts |= distance_report(data, distance, self.settings.seed)
+        self.say(f"distance ({kind}): noise {distance.noise:.2f} steps, clipped at {facts['far']:.0f} steps")
         self._forget_checkpoint("distance")
         return distance
 
@@ -166,35 +167,6 @@ class Fit:
                 )
             return f"\nnext:  sgm evaluate {self.out} --env {env}\n       sgm cleanup {self.out} --env {env}"
         return f"\nnext:  sgm plan {self.out} START GOAL   (node numbers, or image files)"
-
-
-def distance_curve(data: sgm.Experience, distance: Any, seed: int, samples: int = 300) -> dict[str, Any]:
-    """What a distance says of observations of an episode, by the steps between them, and of different episodes."""
-    random = np.random.default_rng(seed)
-    rows = as_rows(data, distance.config.encoder)
-    longest = max(1, min(int(1.5 * distance.far), int(rows.left.max())))
-    found: dict[str, Any] = {"lags": [], "low": [], "median": [], "high": []}
-    for lag in np.unique(np.rint(np.linspace(1, longest, 24)).astype(int)).tolist():
-        first, second = rows.apart(lag)
-        if len(first):
-            chosen = random.choice(len(first), samples)
-            steps = _between(data, distance, first[chosen], second[chosen])
-            found["lags"].append(lag)
-            for name, share in (("low", 0.1), ("median", 0.5), ("high", 0.9)):
-                found[name].append(float(np.quantile(steps, share)))
-    first, second = random.integers(len(data), size=(2, 4 * samples))
-    other = data.episodes[first] != data.episodes[second]
-    far = _between(data, distance, first[other], second[other]) if other.any() else np.array([distance.far])
-    return {**found, "others": float(np.median(far))}
-
-
-def _between(data: sgm.Experience, distance: Any, first: Any, second: Any) -> Any:
-    """(n,) distances from (n,) rows to (n,) rows."""
-    embed_goal = getattr(distance, "embed_goal", distance.embed)
-    starts, goals = distance.embed(data.observations[first]), embed_goal(data.goals[second])
-    if hasattr(distance, "pairs"):
-        return distance.pairs(starts, goals)
-    return np.array([float(distance(starts[row : row + 1], goals[row : row + 1])[0, 0]) for row in range(len(starts))])
 
 
 def require_extras() -> None:

@@ -144,10 +144,10 @@ def read_image(memory: sgm.SparseGraphicalMemory, path: Path, name: str) -> NDAr
         raise MissingExtra("reading images", "images", error) from error
     try:
         with Image.open(path) as image:
-            picture = image.convert("RGB" if shape[2:] == (3,) else "L")
-            if picture.size != (shape[1], shape[0]):
-                picture = picture.resize((shape[1], shape[0]), Image.Resampling.BOX)
-            values = np.asarray(picture)
+            resized = image.convert("RGB" if shape[2:] == (3,) else "L")
+            if resized.size != (shape[1], shape[0]):
+                resized = resized.resize((shape[1], shape[0]), Image.Resampling.BOX)
+            values = np.asarray(resized)
     except (UnidentifiedImageError, OSError, ValueError) as error:
         raise sgm.InputError(f"{name} is {path}, which is no image that can be read: {error}") from error
     values = values[..., None] if shape[2:] == (1,) else values

@@ -20,7 +20,12 @@ from .settings import used_by
 
 SEEN = "seen.npz"
 _MOST_SEEN = 6_000  # observations that are drawn
-_FACTS = {"observations": "observations", "episodes": "episodes", "shape": "shape", "actions": "actions"}
+_FACTS = {
+    "observations": "observations",
+    "episodes": "episodes",
+    "shape": "observation shape",
+    "actions": "action shape",
+}
 
 
 def keep_places(folder: Path, data: sgm.Experience) -> None:
@@ -58,8 +63,10 @@ class _Page:
 
     def summary(self) -> Section:
         seen, stats = self.stage("experience"), self.graph.stats()
-        facts: dict[str, Any] = {"source": seen.get("source") or self.source}
-        facts |= {label: _shown(seen[name]) for name, label in _FACTS.items() if seen.get(name) is not None}
+        source = Facts({"source": seen.get("source") or self.source})  # too long for a column
+        facts: dict[str, Any] = {
+            label: _shown(seen[name]) for name, label in _FACTS.items() if seen.get(name) is not None
+        }
         facts |= {
             "nodes": f"{stats.nodes:,}",
             "edges": f"{stats.edges:,}" + (f", {stats.removed_edges:,} removed" if stats.removed_edges else ""),
@@ -67,7 +74,7 @@ class _Page:
             "controller": "none" if not self.stage("controller") else f"{self.stage('controller').get('kind')}",
         }
         warnings = [Note(text, loud=True) for text in stats.warnings if "tried" not in text]
-        return Section("What this is", [Facts(facts), *warnings])
+        return Section("What this is", [source, Facts(facts), *warnings])
 
     def success(self) -> Section:
         found = evaluations(self.folder)
@@ -128,13 +135,14 @@ class _Page:
 
     def distance(self) -> Section:
         facts = self.stage("distance")
-        shown = {"kind": facts.get("kind"), "noise": _steps(facts.get("noise")), "ends at": _steps(facts.get("far"))}
-        parts: list[Any] = [Facts({name: value for name, value in shown.items() if value})]
+        noise, far = _steps(facts.get("noise")), _steps(facts.get("far"))
+        shown = {"kind": facts.get("kind"), "noise over one step": noise, "clipped at": far}
+        parts: list[Any] = [Facts({name: value for name, value in shown.items() if value}), *_quality(facts)]
         if curve := facts.get("curve"):
             limit = self.graph.settings.max_dist
             text = (
-                "The learned distance against the steps between two observations of an episode. Episodes dawdle, so "
-                "that fewer steps than they took are no mistake."
+                "The learned distance against the steps between two observations of an episode. Episodes make detours: "
+                "a distance of fewer steps than they took is no error."
             )
             parts.append(Figures([Figure("distance", text, lambda path: figures.distance_curve(path, curve, limit))]))
         return Section("The distance", parts)
@@ -144,7 +152,7 @@ class _Page:
         seconds = {name: f"{facts['seconds']:.0f} s" for name, facts in self.fit.stages.items() if "seconds" in facts}
         known: dict[str, Any] = {name: record[name] for name in ("date", "machine") if name in record}
         command = Facts({"command": str(record.get("command") or "not recorded")})
-        used = used_by(self.source)
+        used = used_by(self.source) - {"source"}
         asked = {name: value for name, value in self.asked.items() if name in used and value not in (None, [], "")}
         return Section(
             "What was run",
@@ -157,6 +165,29 @@ def plan_titles(plan: sgm.Plan) -> list[str]:
     """A title for the image of each node of a plan: the node, and the steps so far."""
     so_far = plan.start_distance + np.concatenate([[0.0], np.cumsum(plan.weights)])
     return [f"{node} · {steps:.0f} steps" for node, steps in zip(plan.nodes, so_far, strict=True)]
+
+
+def _quality(facts: Mapping[str, Any]) -> list[Any]:
+    """How often the distance takes what is far for near, as a table; nothing if that is not known."""
+    quality = facts.get("quality") or {}
+    lines = [
+        [Cell(f"{each['recall']:.0%}"), Cell(f"{each['threshold']:.1f} steps"), Cell(f"{each['false']:.2%}")]
+        for each in quality.get("accepted") or []
+    ]
+    if not lines:
+        return []
+    by_place = quality.get("judged_by") == "positions"
+    unit = "map units" if by_place else "steps of an episode"
+    episodes = "that training has left out" if quality.get("held_out") else "of the training data, since there are few"
+    text = (
+        f"Judged by {'true positions' if by_place else 'the steps between observations of an episode'}, on episodes "
+        f"{episodes}. Near is "
+        f"up to {quality.get('near', 0):.3g} {unit}, far is over {quality.get('far', 0):.3g}. False pairs are far, and "
+        "accepted as near: edges through walls are among them."
+    )
+    if not by_place:
+        text += " Walks that come back to where they were count as false, too."
+    return [Table(["Near pairs accepted", "Up to a distance of", "False among accepted"], lines), Note(text)]
 
 
 def _result_line(each: Mapping[str, Any], name: str, result: Mapping[str, Any]) -> list[Cell]:

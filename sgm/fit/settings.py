@@ -24,7 +24,7 @@ class FitSettings:
     hold: int | None = count(
         None, "gym: steps for which a random action is held (default: 10 for continuous actions, 1 otherwise)", RUN
     )
-    episode_steps: int = count(200, "gym: begin a new episode after so many steps", RUN)
+    episode_steps: int = count(200, "gym: begin a new episode after N steps", RUN)
     envs: int = count(20, "gym: environments that are stepped at once", RUN)
     env_arg: tuple[str, ...] = option((), "gym: " + _ENV_ARG, metavar="NAME=VALUE")
     key: str = option("observation", "gym, minari: the entry of Dict observations to learn from", metavar="NAME")
@@ -35,15 +35,15 @@ class FitSettings:
     dataset_dir: str | None = option(
         None, "ogbench: folder of the official files (default: where the ogbench package puts them)", metavar="FOLDER"
     )
-    size: int | None = count(None, "images: resize to so many pixels, width and height (default: as they are)", RUN)
-    every: int = count(1, "images: keep each so many-th image", RUN)
+    size: int | None = count(None, "images: resize to N × N pixels (default: as they are)", RUN)
+    every: int = count(1, "images: keep every N-th image", RUN)
     distance: str = option("auto", "which distance is learned", TRAINING, choices=DISTANCES)
     iterations: int | None = count(
         None, "updates of each network (default: those of the distance and controller)", TRAINING
     )
     controller: bool = option(True, "learn a controller too, where the source has actions", TRAINING)
     device: str = option("auto", "where to train: auto, cpu, cuda, cuda:1, mps", TRAINING, metavar="DEVICE")
-    nodes: int | None = count(None, "about so many nodes (default: sgm.choose decides)", MEMORY)
+    nodes: int | None = count(None, "nodes of the memory, at most about N (default: sgm.choose decides)", MEMORY)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be meant."""
@@ -57,9 +57,7 @@ class EvaluateSettings:
     env: str = option("", _ENV, metavar="ID")
     env_arg: tuple[str, ...] = option((), _ENV_ARG, metavar="NAME=VALUE")
     episodes: int = count(200, "episodes of the agent, and of the controller alone", EVALUATION)
-    max_steps: int | None = count(
-        None, "end episodes after so many steps (default: when the environment does)", EVALUATION
-    )
+    max_steps: int | None = count(None, "end episodes after N steps (default: when the environment does)", EVALUATION)
     envs: int = count(20, "environments that are stepped at once", EVALUATION)
     seed: int = option(0, "of starts and goals: episode i begins with seed + i", EVALUATION, least=0, metavar="N")
     controller: bool = option(True, "evaluate the controller alone, too", EVALUATION)

@@ -135,11 +135,11 @@ def train_embedding(
     progress: bool,
     error: BatchLoss | None = None,
 ) -> None:
-    """Train a network in place on batches of `kept`, and keep the weights with the least error on held-out episodes.
+    """Train a network in place on batches of `kept`.
 
-    The configuration has `iterations`, `learning_rate` and `patience`; see `train_network`. The error is the loss
-    unless another one is given. Without patience, and where nothing is held out (`held_out` is `kept`), training does
-    not stop early and the last weights are kept.
+    The configuration has `iterations`, `learning_rate` and `patience`; see `train_network`. The error on held-out
+    episodes that patience goes by is the loss unless another one is given. Where nothing is held out (`held_out` is
+    `kept`), training does not stop early and the last weights are kept.
     """
     measured = error or loss
 
@@ -159,6 +159,6 @@ def train_embedding(
         description="train distance",
         progress=progress,
         device=device,
-        validate=held_out_error if config.patience and held_out is not kept else None,
+        validate=None if held_out is kept else held_out_error,
         patience=config.patience,
     )

@@ -29,7 +29,7 @@ class Block(nn.Module):
     """Two 3 × 3 convolutions around a shortcut."""
 
     def __init__(self, channels: int, out: int, stride: int = 1) -> None:
-        """Make a block; `stride` 2 halves the picture."""
+        """Make a block; `stride` 2 halves the image."""
         super().__init__()
         self.conv1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False)
         self.bn1 = nn.BatchNorm2d(out)
@@ -51,11 +51,11 @@ def make_encoder(kind: str, channels: int, size: tuple[int, int], out: int, *, w
     Args:
         kind: "small", a residual net for CPUs, or "resnet18", the paper's (as published by He et al.; SPTM's copy puts
             normalisation and ReLU before its convolutions).
-        channels: of its input: 3 for one picture, 9 for three on top of each other.
-        size: (width, height) of a picture.
+        channels: of its input: 3 for one image, 9 for three on top of each other.
+        size: (width, height) of an image.
         out: numbers that come out.
         width: channels of the small net's first layer; each of two halvings doubles them. It does not average over
-            the picture before its last layer: places are kept apart.
+            the image before its last layer: places are kept apart.
     """
     if kind in ENCODERS and min(size) < 4:
         raise InputError(
@@ -171,26 +171,27 @@ def check_vectors(observations: Any, numbers: int, name: str = "observations") -
 
 
 def check_pictures(observations: Any, size: tuple[int, int], name: str = "observations") -> Pictures:
-    """The same as an array, if it is (n, height, width, 3) uint8 pictures of this (width, height); else InputError."""
-    pictures = as_images(observations)
+    """The same as an array, if it is (n, height, width, 3) uint8 images of this (width, height); else InputError."""
+    images = as_images(observations)
     width, height = size
-    if pictures.shape[1:] != (height, width, 3) or pictures.dtype != np.uint8:
+    if images.shape[1:] != (height, width, 3) or images.dtype != np.uint8:
+        alpha = images.ndim == 4 and images.shape[3] == 4
         raise InputError(
-            f"{name} are {pictures.dtype} of shape {pictures.shape}: expected uint8 pictures "
-            f"(n, {height}, {width}, 3), as in training"
+            f"{name} are {images.dtype} of shape {images.shape}: expected images (n, {height}, {width}, 3), uint8 or "
+            f"floats from 0 to 1{'; leave out the alpha channel: images[..., :3]' if alpha else ''}"
         )
-    return pictures
+    return images
 
 
 def check_rollouts(frames: Any, least: int) -> tuple[int, int, tuple[int, int]]:
-    """Episodes, pictures in each, and (width, height) of (episodes, pictures, height, width, 3) uint8 exploration."""
+    """Episodes, images in each, and (width, height) of (episodes, images, height, width, 3) uint8 exploration."""
     shape, dtype = np.shape(frames), getattr(frames, "dtype", None)
     if len(shape) != 5 or shape[4] != 3 or dtype != np.uint8 or 0 in shape:
         raise InputError(
-            f"frames are {dtype} of shape {shape}: expected uint8 pictures (episodes, pictures, height, width, 3)"
+            f"frames are {dtype} of shape {shape}: expected uint8 images (episodes, images, height, width, 3)"
         )
     if shape[1] < least:
-        raise InputError(f"episodes have {shape[1]} pictures: expected at least {least}; explore for longer")
+        raise InputError(f"episodes have {shape[1]} images: expected at least {least}; explore for longer")
     return shape[0], shape[1], (shape[3], shape[2])
 
 

@@ -28,7 +28,7 @@ from .tensors import read_tensors, write_tensors
 
 _FORMAT = "sgm-fit-checkpoint-1"
 _WARM_UP = 0.03  # share of the iterations in which the learning rate rises
-CHECKS = 20  # how often a training is checked on held-out data
+CHECKS = 20  # how often a training is checked on held-out data, at most
 
 Loss = Callable[[np.random.Generator], Tensor]
 Config = TypeVar("Config")
@@ -55,9 +55,9 @@ def train_network(
 ) -> list[float]:
     """Train a network with AdamW and return the loss of every iteration.
 
-    The learning rate rises linearly at first and then falls along a cosine. The network is on the CPU afterwards. With
-    `validate` it has the weights of the check with the least held-out loss; a training that resumes from a checkpoint
-    keeps the same ones.
+    The learning rate rises linearly at first and then falls along a cosine. The network is on the CPU afterwards. It
+    has the last weights, or with `patience` those of the check with the least held-out loss; a training that resumes
+    from a checkpoint keeps the same ones.
 
     Args:
         network: the network, trained in place.
@@ -72,9 +72,12 @@ def train_network(
         description: label of the progress bar.
         progress: show a progress bar.
         device: where to train, by name; see `resolve_device`. `loss` and `validate` put their batches there.
-        validate: the loss on held-out data, always the same; None: the last weights are kept.
-        check_every: iterations between calls of `validate`; 0: 20 checks in all. The last weights are checked too.
-        patience: checks in a row without a new least held-out loss after which training stops early; 0: it never does.
+        validate: the loss on held-out data, always the same batches; None: there is none.
+        check_every: iterations between calls of `validate`; 0: 20 checks at most. The last weights are checked too.
+        patience: checks in a row without a new least held-out loss after which training stops early; the weights of the
+            least one are kept. 0: nothing is checked, training never stops early, and the last weights are kept. That
+            is better where the held-out loss is flat or noisy: its least value is then a matter of chance, and often
+            from before the learning rate has fallen.
 
     Raises:
         InputError: the checkpoint is of another training, or there is no such device.
@@ -87,37 +90,31 @@ def train_network(
         )
     network.to(resolve_device(device))
     optimizer = torch.optim.AdamW(network.parameters(), learning_rate, weight_decay=weight_decay, foreach=True)
-    checks = _Checks(network, validate, check_every or max(1, iterations // CHECKS), patience)
+    every = check_every or max(1, math.ceil(iterations / CHECKS))
+    checks = _Checks(network, validate if patience else None, every, patience)
     facts = json.dumps({"iterations": iterations, "seed": seed, **checks.facts(), **(settings or {})}, sort_keys=True)
-    begin, losses = 0, list[float]()
+    run = _Run(network, optimizer, checks, facts)
     if checkpoint is not None and checkpoint.exists():
-        begin, losses = _read(checkpoint, network, optimizer, checks, facts)
+        run.read(checkpoint)
     network.train()
     last = time.monotonic()
-    with progress_bar(shown=progress, total=iterations, initial=begin, desc=description, unit="it", leave=False) as bar:
-        for iteration in range(begin, iterations):
-            if checks.stopped:
-                break
-            for group in optimizer.param_groups:
-                group["lr"] = learning_rate * _schedule(iteration / iterations)
-            value = loss(np.random.default_rng([seed, iteration]))
-            losses.append(float(value.detach()))
-            if not math.isfinite(losses[-1]):
-                raise FloatingPointError(f"the loss is {losses[-1]} at iteration {iteration}: lower the learning rate")
-            optimizer.zero_grad(set_to_none=True)
-            value.backward()
-            optimizer.step()
+    with progress_bar(
+        shown=progress, total=iterations, initial=run.done, desc=description, unit="it", leave=False
+    ) as bar:
+        while run.done < iterations and not checks.stopped:
+            rate = learning_rate * _schedule(run.done / iterations)
+            run.update(loss, rate, np.random.default_rng([seed, run.done]))
             if time.monotonic() - last > 1:
                 last = time.monotonic()
-                bar.set_postfix(loss=f"{np.mean(losses[-100:]):.3f}", **checks.shown(), refresh=False)
+                bar.set_postfix(loss=f"{np.mean(run.losses[-100:]):.3f}", **checks.shown(), refresh=False)
             bar.update()
-            done = iteration + 1
-            checks.after(done, done == iterations)
-            if checkpoint is not None and (done % checkpoint_every == 0 or done == iterations or checks.stopped):
-                _write(checkpoint, network, optimizer, done, losses, checks, facts)
+            finished = run.done == iterations
+            checks.after(run.done, finished)
+            if checkpoint is not None and (run.done % checkpoint_every == 0 or finished or checks.stopped):
+                run.write(checkpoint)
     checks.restore_best()
     network.to("cpu").eval()
-    return losses
+    return run.losses
 
 
 class _Checks:
@@ -171,6 +168,74 @@ class _Checks:
         return int(np.argmin(np.where(np.isnan(self.history), np.inf, self.history)))
 
 
+class _Run:
+    """A training under way: what a checkpoint holds.
+
+    Attributes:
+        losses: the loss of every iteration so far.
+        facts: what must be equal for a training to resume, as JSON.
+    """
+
+    def __init__(self, network: nn.Module, optimizer: torch.optim.Optimizer, checks: _Checks, facts: str) -> None:
+        self.network, self.optimizer, self.checks, self.facts = network, optimizer, checks, facts
+        self.losses: list[float] = []
+
+    @property
+    def done(self) -> int:
+        """Number of iterations so far."""
+        return len(self.losses)
+
+    def update(self, loss: Loss, learning_rate: float, random: np.random.Generator) -> None:
+        """Change the weights by the loss of one batch."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        value = loss(random)
+        number = float(value.detach())
+        if not math.isfinite(number):
+            raise FloatingPointError(f"the loss is {number} at iteration {self.done}: lower the learning rate")
+        self.losses.append(number)
+        self.optimizer.zero_grad(set_to_none=True)
+        value.backward()
+        self.optimizer.step()
+
+    def write(self, path: Path) -> None:
+        """Write a checkpoint."""
+        tensors = {f"network.{name}": value.cpu().contiguous() for name, value in self.network.state_dict().items()}
+        for number, state in self.optimizer.state_dict()["state"].items():
+            tensors.update({f"adam.{number}.{name}": value.cpu().contiguous() for name, value in state.items()})
+        tensors |= {f"best.{name}": value.cpu().contiguous() for name, value in self.checks.best.items()}
+        tensors["losses"] = torch.tensor(self.losses)
+        if self.checks.history:
+            tensors["checks"] = torch.tensor(self.checks.history, dtype=torch.float64)
+        write_tensors(path, tensors, {"format": _FORMAT, "facts": self.facts, "iteration": str(self.done)})
+
+    def read(self, path: Path) -> None:
+        """Resume from a checkpoint; InputError if it is of another training."""
+        tensors, metadata = read_tensors(path, _FORMAT)
+        if metadata["facts"] != self.facts:
+            raise InputError(
+                f"{path} is of another training: it has {metadata['facts']}, this one {self.facts}; remove it to begin "
+                "anew"
+            )
+        self.network.load_state_dict(_named(tensors, "network."))
+        self.checks.best = _named(tensors, "best.")
+        self.checks.history = tensors["checks"].tolist() if "checks" in tensors else []
+        state: dict[int, dict[str, Tensor]] = {}
+        parameters = list(self.network.parameters())
+        for name, value in _named(tensors, "adam.").items():
+            number, key = name.split(".")
+            like = parameters[int(number)]
+            # In the memory format of the parameter, as AdamW makes it: an update of mixed ones takes six times as long.
+            state.setdefault(int(number), {})[key] = torch.empty_like(like).copy_(value) if value.ndim else value
+        self.optimizer.load_state_dict({"state": state, "param_groups": self.optimizer.state_dict()["param_groups"]})
+        self.losses = tensors["losses"].tolist()
+
+
+def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names have this prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
 def copy_weights(network: nn.Module, start: nn.Module) -> None:
     """Give a network the weights of another one of the same architecture."""
     try:
@@ -184,48 +249,6 @@ def _schedule(share: float) -> float:
     if share < _WARM_UP:
         return (share + 1e-3) / (_WARM_UP + 1e-3)
     return 0.5 * (1 + math.cos(math.pi * (share - _WARM_UP) / (1 - _WARM_UP))) * 0.99 + 0.01
-
-
-def _write(
-    path: Path,
-    network: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    iteration: int,
-    losses: list[float],
-    checks: _Checks,
-    facts: str,
-) -> None:
-    tensors = {f"network.{name}": value.cpu().contiguous() for name, value in network.state_dict().items()}
-    for number, state in optimizer.state_dict()["state"].items():
-        tensors.update({f"adam.{number}.{name}": value.cpu().contiguous() for name, value in state.items()})
-    tensors |= {f"best.{name}": value.cpu().contiguous() for name, value in checks.best.items()}
-    tensors["losses"] = torch.tensor(losses)
-    if checks.history:
-        tensors["checks"] = torch.tensor(checks.history, dtype=torch.float64)
-    write_tensors(path, tensors, {"format": _FORMAT, "facts": facts, "iteration": str(iteration)})
-
-
-def _read(
-    path: Path, network: nn.Module, optimizer: torch.optim.Optimizer, checks: _Checks, facts: str
-) -> tuple[int, list[float]]:
-    tensors, metadata = read_tensors(path, _FORMAT)
-    if metadata["facts"] != facts:
-        raise InputError(
-            f"{path} is of another training: it has {metadata['facts']}, this one {facts}; remove it to begin anew"
-        )
-    network.load_state_dict({n.removeprefix("network."): v for n, v in tensors.items() if n.startswith("network.")})
-    checks.best = {n.removeprefix("best."): v for n, v in tensors.items() if n.startswith("best.")}
-    checks.history = tensors["checks"].tolist() if "checks" in tensors else []
-    state: dict[int, dict[str, Tensor]] = {}
-    parameters = list(network.parameters())
-    for name, value in tensors.items():
-        if name.startswith("adam."):
-            _, number, key = name.split(".")
-            like = parameters[int(number)]
-            # In the memory format of the parameter, as AdamW makes it: an update of mixed ones takes six times as long.
-            state.setdefault(int(number), {})[key] = torch.empty_like(like).copy_(value) if value.ndim else value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    return int(metadata["iteration"]), tensors["losses"].tolist()
 
 
 def save_network(

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from sgm.data.experience import Experience
 from sgm.errors import InputError, MissingExtra, StoreError
 
+from .device import resolve_device
 from .tensors import read_tensors, write_tensors
 
 Floats = NDArray[np.float32]
@@ -59,8 +60,8 @@ class GoalPolicy:
             parameter.requires_grad_(False)
 
     @classmethod
-    def of(cls, model: Any, achieved: Achieved, data: Experience | None, device: Any = None) -> GoalPolicy:
-        """A copy of a model's policy, on a device (None: the model's own)."""
+    def of(cls, model: Any, achieved: Achieved, data: Experience | None, device: str | None = None) -> GoalPolicy:
+        """A copy of a model's policy, on a device, see `resolve_device` (None: the model's own)."""
         policy = getattr(model, "policy", None)
         space = getattr(policy, "observation_space", None)
         if policy is None or not callable(getattr(policy, "predict", None)):
@@ -79,7 +80,7 @@ class GoalPolicy:
             )
         copied = copy.deepcopy(policy)
         if device is not None:
-            copied = copied.to(device)
+            copied = copied.to(resolve_device(device))
         function = achieved if callable(achieved) else None
         columns = None if function else find_columns(entries, achieved, data, model)
         return cls(copied, _algorithm(model, policy), columns, function)

@@ -35,7 +35,7 @@ from .arrays import Ints, ragged
 from .build import Builder, as_episodes
 from .distance import Distance, Features, Floats, between, compute_features, count, embed
 from .events import EventLog
-from .given import OF_THE_DATA, unpack
+from .given import OF_THE_DATA, Given, unpack
 from .graph import Graph
 from .memory import SparseGraphicalMemory
 from .nodes import Nodes
@@ -213,8 +213,8 @@ def choose_threshold(
         seed: seed of the other orders, and of the sample that "uniform" takes.
         progress: show progress bars over the observations embedded and the graphs built.
     """
-    observations, episode, attributes, whole_episodes, steps = unpack(observations, episode)
-    total = count(observations)
+    given = unpack(observations, episode)
+    total = count(given.observations)
     nodes = whole("nodes", nodes, 1)
     if nodes > total:
         raise InputError(f"nodes is {nodes}, but there are {total} observations: ask for at most as many nodes")
@@ -235,33 +235,25 @@ def choose_threshold(
         feature_average=feature_average,
         keep_observations=keep_observations,
     )
-    visits = _Orders(total, as_episodes(episode, total), whole("seed", seed, 0), steps)
+    visits = _Orders(total, as_episodes(given.episode, total), whole("seed", seed, 0), given.steps)
     orders = min(whole("orders", orders, 1), visits.most)
     tolerance = number("tolerance", tolerance, high=1.0)
     connected = number("connected", connected, high=1.0)
     with progress_bar(shown=progress, total=total, desc="embed", unit="obs", leave=False) as bar:
-        buffer = _Buffer(distance, features, observations, bar)
+        buffer = _Buffer(distance, features, given.observations, bar)
     with progress_bar(shown=progress, desc="choose", unit="graph") as bar:
         settings = dataclasses.replace(memory.settings, keep_observations=False)
         search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar, tau_p == "auto")
         found = search.run(range(orders), connected)
+    attempt, order = found.attempt, visits.order(found.attempt.redrawn)
     for complaint in search.complaints(found):
         warnings.warn(complaint, stacklevel=2)
-    attempt = found.attempt
     if lost := look_at(attempt.nodes, total, found.builder.settings, attempt.edges, attempt.largest_part, asked=True):
         warnings.warn("; ".join(lost), MemoryWarning, stacklevel=2)
-    built, order = found.builder, visits.order(found.attempt.redrawn)
-    stream = order[built.nodes.stream.values]
-    kept = _keeping(built.nodes, np.asarray(observations)[stream]) if keep_observations else built.nodes
-    settings = dataclasses.replace(built.settings, keep_observations=keep_observations)
-    # The graph was built over row numbers; from here on it is a memory over the distance and features given.
-    memory._set_up(distance, features, settings, memory.policy, kept, built.graph, built.log, built.tail)
-    for attribute, values in (attributes or {}).items():
-        memory.attributes[attribute] = np.asarray(values)[stream]
-    if whole_episodes and (episodes := as_episodes(episode, total)) is not None:
-        memory.attributes[ONE_STEP] = measure(distance, kept.embedding, stream, observations, episodes)
+    stream = order[found.builder.nodes.stream.values]
+    _take_over(memory, found.builder, given, visits.episodes, stream)
     return ThresholdChoice(
-        memory, name, found.attempt.value, order, stream, found.attempt, search.tried, nodes, tolerance, visits.seed
+        memory, name, attempt.value, order, stream, attempt, search.tried, nodes, tolerance, visits.seed
     )
 
 
@@ -279,6 +271,23 @@ def _threshold_of(criterion: str, tau_p: float | str | None) -> str:
     if isinstance(tau_p, str) and tau_p != "auto":
         raise InputError(f"tau_p is {tau_p!r}: expected a number, None for no perceptual check, or 'auto'")
     return name
+
+
+def _take_over(
+    memory: SparseGraphicalMemory, built: Builder, given: Given, episodes: Ints | None, stream: Ints
+) -> None:
+    """Give an empty memory the graph that was built over row numbers, and attributes of its nodes.
+
+    From here on it is a memory over its own distance and features. (V,) `stream` has the row of each node.
+    """
+    distance, keeps = memory.distance, memory.settings.keep_observations
+    nodes = _keeping(built.nodes, np.asarray(given.observations)[stream]) if keeps else built.nodes
+    settings = dataclasses.replace(built.settings, keep_observations=keeps)
+    memory._set_up(distance, memory._features, settings, memory.policy, nodes, built.graph, built.log, built.tail)
+    for name, values in (given.attributes or {}).items():
+        memory.attributes[name] = np.asarray(values)[stream]
+    if given.whole_episodes and episodes is not None:
+        memory.attributes[ONE_STEP] = measure(distance, nodes.embedding, stream, given.observations, episodes)
 
 
 def _keeping(nodes: Nodes, observations: Any) -> Nodes:

@@ -135,16 +135,25 @@ class Navigator:
                 "controller, a function from observations and targets to actions"
             )
         max_steps = None if max_steps is None else whole("max_steps", max_steps, 1)
-        for name, value in (("clean", clean), ("replan", replan), ("hopping", hopping)):
-            if not isinstance(value, (bool, np.bool_)):
-                raise InputError(f"{name} is {value!r}: expected True or False")
-        self.memory, self.controller, self.distance, self.look = memory, controller, distance, look
-        self.goal_key, self.acts_on, self.target = goal_key, acts_on, target
+        _require_switches(clean=clean, replan=replan, hopping=hopping)
         if removals not in REMOVALS:
             raise InputError(f"removals is {removals!r}: expected one of {', '.join(map(repr, REMOVALS))}")
+        self.memory, self.controller, self.distance, self.look = memory, controller, distance, look
+        self.goal_key, self.acts_on, self.target = goal_key, acts_on, target
         self.clean, self.replan, self.hopping = clean, replan, hopping
         self.removals, self.first_leg = removals, first_leg
         self.turn, self.confident, self.patience = turn, confident, patience
+        self._compose(localiser, arrival, router, blame, cutoff)
+        limit = getattr(self.arrival, "limit", 0.0) if max_steps is None else 0.0
+        self.max_steps = max(1, round(3 * memory.settings.max_dist + limit)) if max_steps is None else max_steps
+        self._targets, self._size = self._node_targets(), len(memory)
+        self.acted_on: Any = None
+        self._shapes: Any = None  # of observations and goals that are known to be comparable
+        self.phase = np.empty(0, np.int64)
+        self.reset(0)
+
+    def _compose(self, localiser: Any, arrival: Any, router: Any, blame: Any, cutoff: float | str | None) -> None:
+        """Make the four parts, see that they go together, and bind them to this agent."""
         self.localiser: NearestNode = _part("localiser", localiser, LOCALISERS)
         self.arrival: Any = _part("arrival", arrival, ARRIVALS)
         self.router: NearestPair = _part("router", router, ROUTERS)
@@ -157,13 +166,6 @@ class Navigator:
             raise InputError(f"arrival is {arrival!r}: an agent with odometry needs 'radius', or WithinRadius(...)")
         for part in (self.localiser, self.arrival, self.router, self.blame):
             part.bind(self)
-        limit = getattr(self.arrival, "limit", 0.0) if max_steps is None else 0.0
-        self.max_steps = max(1, round(3 * memory.settings.max_dist + limit)) if max_steps is None else max_steps
-        self._targets, self._size = self._node_targets(), len(memory)
-        self.acted_on: Any = None
-        self._shapes: Any = None  # of observations and goals that are known to be comparable
-        self.phase = np.empty(0, np.int64)
-        self.reset(0)
 
     # -- episodes ------------------------------------------------------------------------------------------------
 
@@ -520,6 +522,12 @@ def entry(observations: Any, name: str, argument: str) -> Any:
     if name not in observations:
         raise InputError(f"{argument} is {name!r}: observations have {', '.join(observations)}")
     return np.asarray(observations[name])
+
+
+def _require_switches(**switches: Any) -> None:
+    for name, value in switches.items():
+        if not isinstance(value, (bool, np.bool_)):
+            raise InputError(f"{name} is {value!r}: expected True or False")
 
 
 def _part(name: str, given: Any, known: Mapping[str, Any]) -> Any:

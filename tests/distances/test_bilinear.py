@@ -135,19 +135,19 @@ def test_a_training_goes_on_from_its_checkpoint_as_if_it_had_never_stopped(tmp_p
     frames, short = corridor(30, 60, 1)[0], dataclasses.replace(TINY, iterations=6)
     whole = train_bilinear(frames, short, progress=False).fingerprint
     checkpoint = tmp_path / "ck"
-    write = fitting._write
+    write = fitting._Run.write
 
     def stop(*args):
         write(*args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(fitting, "_write", stop)
+    monkeypatch.setattr(fitting._Run, "write", stop)
     monkeypatch.setattr(
         fitting.train_network, "__kwdefaults__", {**fitting.train_network.__kwdefaults__, "checkpoint_every": 3}
     )
     with pytest.raises(KeyboardInterrupt):
         train_bilinear(frames, short, checkpoint=checkpoint, progress=False)
-    monkeypatch.setattr(fitting, "_write", write)
+    monkeypatch.setattr(fitting._Run, "write", write)
     assert train_bilinear(frames, short, checkpoint=checkpoint, progress=False).fingerprint == whole
     assert train_bilinear(frames, short, seed=1, progress=False).fingerprint != whole
     with pytest.raises(InputError, match="another training"):
@@ -191,7 +191,7 @@ def test_wrong_input_is_refused(trained):
     assert trained.embed(np.zeros((0, 24, 16, 3), np.uint8)).shape == (0, 16)
     with pytest.raises(InputError, match="expected at least 11"):
         train_bilinear(np.zeros((3, 10, 24, 16, 3), np.uint8), TINY)
-    with pytest.raises(InputError, match="episodes, pictures, height, width"):
+    with pytest.raises(InputError, match="episodes, images, height, width"):
         train_bilinear(np.zeros((3, 24, 16, 3), np.uint8), TINY)
     with pytest.raises(InputError, match="at least 8 × 8"):
         train_bilinear(np.zeros((3, 20, 7, 16, 3), np.uint8), TINY)

@@ -148,7 +148,7 @@ def test_wrong_pictures_are_refused(trained):
     assert trained.embed(np.zeros((0, 12, 16, 3), np.uint8)).shape == (0, 16)
     with pytest.raises(InputError, match="expected at least 7"):
         train_contrastive(np.zeros((3, 6, 12, 16, 3), np.uint8), TINY)
-    with pytest.raises(InputError, match="episodes, pictures, height, width"):
+    with pytest.raises(InputError, match="episodes, images, height, width"):
         train_contrastive(np.zeros((3, 12, 16, 3), np.uint8), TINY)
     with pytest.raises(InputError, match="0 lags"):
         trained.calibrate(np.zeros((3, 6, 12, 16, 3), np.uint8), lags=0)

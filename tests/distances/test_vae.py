@@ -113,5 +113,5 @@ def test_wrong_input_is_refused(trained):
     assert trained(np.zeros((0, 24, 16, 3), np.uint8)).shape == (0, 6)
     with pytest.raises(InputError, match="multiples of 8"):
         train_vae(np.zeros((2, 3, 24, 20, 3), np.uint8), TINY)
-    with pytest.raises(InputError, match="episodes, pictures, height, width"):
+    with pytest.raises(InputError, match="episodes, images, height, width"):
         train_vae(np.zeros((3, 24, 16, 3), np.uint8), TINY)

@@ -120,3 +120,62 @@ def test_wrong_folders_and_files_are_named(tmp_path):
     for wrong in ((0, 3), (3,), "large"):
         with pytest.raises(sgm.InputError, match="size is"):
             from_images(tmp_path / "a", size=wrong)
+
+
+def test_grey_and_transparent_animations_are_walks(tmp_path):
+    pytest.importorskip("imageio.v3")
+    frames = [np.full((6, 9), value, np.uint8) for value in (0, 90, 255)]
+    first, *others = [Image.fromarray(frame) for frame in frames]
+    first.save(tmp_path / "walk.gif", save_all=True, append_images=others)
+    data = from_images(tmp_path)
+    assert data.observations.shape[:3] == (3, 6, 9)
+    assert [np.unique(frame).tolist() for frame in data.observations] == [[0], [90], [255]]
+
+
+def test_large_experience_is_mapped_to_a_file_and_equal(tmp_path, monkeypatch):
+    for number in range(5):
+        picture(tmp_path / f"{number}.png", 40 * number, (6, 8, 4))
+    small = from_images(tmp_path)
+    assert small.observations.base is None and small.observations.shape == (5, 6, 8, 3)
+    monkeypatch.setattr("sgm.data.images.LARGE", 5 * 6 * 8 * 3 - 1)
+    large = from_images(tmp_path)
+    assert isinstance(large.observations.base, np.memmap) and equal(large, small)
+
+
+def test_a_disk_that_is_too_small_is_told(tmp_path, monkeypatch):
+    picture(tmp_path / "1.png", 5)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("sgm.data.images.LARGE", 10)
+    monkeypatch.setattr("os.posix_fallocate", full)
+    with pytest.raises(sgm.InputError, match=r"1 images need 0.0 GB in .*No space left.*TMPDIR"):
+        from_images(tmp_path)
+
+
+def test_frames_of_a_video_are_never_all_decoded_beside_the_result(tmp_path, monkeypatch):
+    """At most one frame is alive at a time, besides the array."""
+    import weakref
+
+    alive, most = weakref.WeakSet(), [0]
+
+    class Frame(np.ndarray):
+        pass
+
+    def frames(path):
+        for value in range(20):
+            frame = np.full((4, 4, 3), value, np.uint8).view(Frame)
+            alive.add(Holder(frame))
+            most[0] = max(most[0], len(alive))
+            yield frame
+
+    class Holder:
+        def __init__(self, frame):
+            frame.holder = self
+
+    imageio = pytest.importorskip("imageio.v3")
+    monkeypatch.setattr(imageio, "imiter", frames)
+    (tmp_path / "walk.mp4").write_text("decoded by the function above")
+    data = from_images(tmp_path)
+    assert firsts(data) == list(range(20)) and most[0] <= 2

@@ -69,6 +69,16 @@ def test_an_environment_becomes_an_agent_with_a_page(agent: Path):
     assert list(made["stages"]) == ["experience", "distance", "controller", "memory"]
 
 
+def test_the_page_says_how_often_the_distance_is_wrong(agent: Path, image_memory: Path):
+    quality = json.loads((agent / "fit.json").read_text())["stages"]["distance"]["quality"]
+    assert quality["judged_by"] == "episodes" and quality["held_out"]
+    assert [each["recall"] for each in quality["accepted"]] == [0.5, 0.9]
+    assert all(0 <= each["false"] <= 1 for each in quality["accepted"])
+    page = (agent / "report.html").read_text()
+    assert "False among accepted" in page and f"{quality['accepted'][1]['false']:.2%}" in page
+    assert "since there are few" in (image_memory / "report.html").read_text()  # three walks
+
+
 def test_a_finished_fit_does_nothing_again_and_other_settings_are_refused(copy: Path, capsys):
     before = (copy / "memory.sgm").read_bytes()
     assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY]) == 0

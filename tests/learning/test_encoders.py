@@ -90,9 +90,9 @@ def test_wrong_names_sizes_and_types_say_what_is_expected():
         with pytest.raises(InputError, match=r"\(n, 12, 16, 3\)"):
             check_pictures(wrong, (16, 12))
     for wrong in (pictures(2), pictures(2)[None].astype(float), pictures(0)[None], 3):
-        with pytest.raises(InputError, match="episodes, pictures, height, width, 3"):
+        with pytest.raises(InputError, match="episodes, images, height, width, 3"):
             check_rollouts(wrong, 1)
-    with pytest.raises(InputError, match="2 pictures: expected at least 5"):
+    with pytest.raises(InputError, match="2 images: expected at least 5"):
         check_rollouts(pictures(2)[None], 5)
     assert check_rollouts(pictures(2)[None], 2) == (1, 2, (16, 12))
 

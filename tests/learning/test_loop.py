@@ -17,7 +17,7 @@ from torch import nn  # noqa: E402
 
 from sgm.errors import InputError, StoreError  # noqa: E402
 from sgm.learning.encoders import make_encoder, to_input  # noqa: E402
-from sgm.learning.loop import load_network, save_network, train_network  # noqa: E402
+from sgm.learning.loop import CHECKS, load_network, save_network, train_network  # noqa: E402
 
 SIZE = (16, 12)
 
@@ -159,10 +159,29 @@ def test_training_stops_after_checks_without_improvement_and_keeps_the_best_weig
     assert scripted(falling, patience=2)[1] == 20
     best, updates = scripted([5, 3, 4, 3, 9, 9, 9, 9, 9, 9], patience=2)
     assert updates == 8  # the second check was the best one, the fourth was as good: no improvement
-    patient, updates = scripted([5, 3, 4, 3, 9, 9, 9, 9, 9, 9])
+    patient, updates = scripted([5, 3, 4, 3, 9, 9, 9, 9, 9, 9], patience=10)
     assert updates == 20 and torch.equal(patient.weight, best.weight)
-    assert not torch.equal(scripted(falling)[0].weight, best.weight)
+    assert not torch.equal(scripted(falling, patience=10)[0].weight, best.weight)
     assert torch.equal(scripted([5, 3, float("nan"), 4, 9, 9, 9, 9, 9, 9], patience=2)[0].weight, best.weight)
+
+
+def test_without_patience_training_goes_to_its_end_and_keeps_the_last_weights():
+    last, updates = scripted([])  # nothing is asked
+    assert updates == 20
+    assert torch.equal(scripted([float(9 - check) for check in range(10)], patience=10)[0].weight, last.weight)
+
+
+@pytest.mark.parametrize("iterations", [1, 19, 20, 39, 41, 60])
+def test_there_are_at_most_twenty_checks_so_that_a_patience_of_twenty_never_stops(iterations):
+    network, asked = nn.Linear(1, 1), []
+
+    def held_out() -> torch.Tensor:
+        asked.append(1)
+        return torch.tensor(float(len(asked)))  # the first check stays the best
+
+    options = {"seed": 0, "progress": False, "validate": held_out, "patience": CHECKS}
+    losses = train_network(network, lambda _: network(torch.ones(1, 1)).sum(), iterations, **options)
+    assert len(losses) == iterations and 1 <= len(asked) <= CHECKS == 20
 
 
 @pytest.mark.parametrize("checkpoint_every", [1, 3, 8])

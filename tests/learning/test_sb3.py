@@ -20,6 +20,7 @@ import stable_baselines3 as baselines
 import torch
 
 from sgm.distances.sb3 import Returns, SB3Distance
+from sgm.learning.device import resolve_device
 from sgm.learning.sb3 import GoalPolicy
 
 LENGTH = 5.0
@@ -295,6 +296,18 @@ def test_what_tells_no_steps_is_refused(data):
         distance(np.zeros((3, 7)), np.zeros((1, 2)))
     with pytest.raises(sgm.InputError, match="3 observations and 2 targets"):
         sgm.controllers.from_sb3(make("SAC"), achieved=[1])(np.zeros((3, 2)), np.zeros((2, 1)))
+
+
+def test_the_device_may_be_left_to_the_machine_and_one_that_is_not_here_is_refused(data):
+    model = make("SAC")
+    for make_one in (sgm.controllers.from_sb3, sgm.distances.from_sb3):
+        made = make_one(model, achieved=[1], device="auto")
+        assert made.networks.policy.device.type == resolve_device("auto").type
+        with pytest.raises(sgm.InputError, match="device is 'cuda:99', which is not here: expected 'auto', 'cpu'"):
+            make_one(model, achieved=[1], device="cuda:99")
+    controller = sgm.controllers.from_sb3(model, achieved=[1], device="auto")
+    expected = sgm.controllers.from_sb3(model, achieved=[1])(data.observations, data.goals)
+    np.testing.assert_allclose(controller(data.observations, data.goals), expected, atol=1e-5)
 
 
 def test_a_file_of_anything_else_is_refused_and_the_extra_is_named(tmp_path: Path, monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 import sgm
 from sgm.errors import MemoryWarning
 from sgm.memory.choose_measures import Rows, measure_reach
+from sgm.memory.choose_search import Search
 
 
 class Plane:
@@ -77,11 +78,13 @@ def test_the_same_memory_comes_from_the_settings_and_the_same_choice_from_the_se
     choice, again = choose(Plane(far=15.0)), choose(Plane(far=15.0))
     memory = sgm.SparseGraphicalMemory(Plane(far=15.0), **choice.settings)
     memory.extend(DATA)
+    assert np.array_equal(memory.embeddings, choice.memory.embeddings)
+    assert all(np.array_equal(a, b) for a, b in zip(again.memory.edges(), choice.memory.edges(), strict=True))
     for other in (memory, again.memory):
-        assert all(np.array_equal(a, b) for a, b in zip(other.edges(), choice.memory.edges(), strict=True))
         assert np.array_equal(other.nodes, choice.memory.nodes)
 
 
+@pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")  # there is room for few nodes
 def test_without_far_maxdist_is_the_papers_and_noise_raises_it():
     few = DATA[::8]
     assert choose(Plane(), few).max_dist == 10.0
@@ -121,6 +124,38 @@ def test_a_controller_is_good_as_far_as_its_actions_agree_with_the_data():
     assert "as far as the controller is good" in repr(choice)
 
 
+def test_maxdist_stays_below_where_the_distance_is_clipped_however_far_the_controller_is_good():
+    data = walks(number=5, size=100.0, hold=100)  # straight lines, whose length the distance tells up to 15 steps only
+
+    def begin(controller=None, reach=None, max_dist=None):
+        search = Search(Rows.of(data), Plane(far=15.0), 1_000, 0.98, 0)
+        search.begin(controller, reach, max_dist, None)
+        return search
+
+    search = begin(straight)
+    assert search.reach >= 12 and search.max_dist == pytest.approx(7.5, rel=1e-3)
+    assert any("half of the 15 steps at which the distance is clipped" in reason for reason in search.why)
+    assert begin(reach=64.0).max_dist == pytest.approx(7.5, rel=1e-3)
+    assert begin(max_dist=12.0).max_dist == 12.0  # who asks for it gets it
+
+
+@pytest.mark.parametrize("thinned", [1, 5])
+def test_plans_count_the_steps_between_nodes_and_not_between_their_nearest_observations(thinned):
+    memory = choose(Plane(far=15.0), data=DATA[::thinned]).memory
+    edges, places = memory.edges(), memory.embeddings
+    apart = np.linalg.norm(places[edges.source] - places[edges.target], axis=1)
+    assert (edges.weight >= np.minimum(apart, 15) - 1e-4).all()
+    plan = memory.plan([1.0, 1.0], [19.0, 19.0])
+    assert 18 * 2**0.5 * 0.9 <= plan.total <= 18 * 2**0.5 * 1.5
+
+
+def test_noise_does_not_take_maxdist_beyond_what_the_controller_is_good_over():
+    choice = choose(Plane(far=15.0, noise=1.5), reach=2.0)
+    assert choice.tried[0].max_dist == pytest.approx(choose_over(2.0), rel=0.2)
+    assert any("the controller is good over no more" in reason for reason in choice.why)
+    assert choose(Plane(far=15.0, noise=2.5)).max_dist == pytest.approx(7.5, rel=1e-3)
+
+
 def test_discrete_actions_are_compared_too():
     turned = sgm.Experience(
         DATA.observations, DATA.episodes, (np.arctan2(*DATA.actions.T[::-1]) // (np.pi / 2)).astype(np.int64)
@@ -156,6 +191,38 @@ def test_data_that_falls_apart_is_warned_about_and_says_so():
     assert choice.connected < 0.5 and any("No graph had 98%" in reason for reason in choice.why)
     assert len({each.max_dist for each in choice.tried}) == 3
     assert math.isnan(choice.noise) and choice.asdict()["noise"] is None
+
+
+@pytest.mark.parametrize(
+    ("data", "distance", "settings", "words"),
+    [
+        (walks(2, 50, size=0.0), Plane(far=15.0), {}, ["hardly any observations apart", "0 steps", "Collect data"]),
+        (
+            DATA[:200],
+            Plane(far=15.0),
+            {"max_dist": 14.0, "tau_a": 12.0},
+            ["there are only", "smaller max_dist (now 14)"],
+        ),
+        (DATA[::4], Plane(far=15.0, noise=9.0), {}, ["very noisy: 9 steps over one step", "by hand"]),
+        (
+            DATA,
+            Plane(far=15.0, noise=2.5),
+            {"reach": 2.0},
+            ["noisy: 2.5 steps over one step, for edges of up to 2 "],
+        ),
+        (
+            np.concatenate([DATA.observations[::4] + place for place in (0, 0, 0, 1000)]),
+            Plane(far=15.0),
+            {"max_dist": 5.0},
+            ["pieces (strongly", "raise max_dist"],
+        ),
+    ],
+)
+def test_what_nothing_good_can_be_chosen_from_is_warned_about(data, distance, settings, words):
+    with pytest.warns(MemoryWarning) as heard:
+        choose(distance, data, **settings)
+    (said,) = [str(each.message) for each in heard]
+    assert all(word in said for word in words), said
 
 
 def test_long_data_is_thinned_by_steps_and_by_episodes():

@@ -102,9 +102,14 @@ def build_sorb(piece: Piece) -> sgm.SparseGraphicalMemory:
 def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
     """The clusters of states of high temporal efficiency."""
     settings, distance = piece.settings, piece.networks[0]
-    random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
+    random, least = np.random.default_rng(piece.seed_for(Purpose.CHOICES)), settings.gas_efficiency
     rows = random.choice(len(piece.rollouts), min(settings.gas_observations, len(piece.rollouts)), replace=False)
-    rows = rivals.efficient(piece.rollouts, rows, distance, settings.gas_dist, settings.gas_efficiency)
+    rows = rivals.efficient(piece.rollouts, rows, distance, settings.gas_dist, least)
+    if not len(rows):
+        raise sgm.SGMError(
+            f"gas: no observation has a temporal efficiency of {least:g} or more over {settings.gas_dist:g} steps; "
+            "give a smaller --gas-efficiency or --gas-dist, or leave gas out of --methods"
+        )
     vectors = distance.embed(np.asarray(piece.rollouts.observations[rows]))
     return build_memory(
         piece, np.sort(rows[rivals.cluster(vectors, distance, settings.gas_dist / 2)]), settings.gas_dist
@@ -143,7 +148,7 @@ def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean:
     if method == "gcbc":
         return PolicyAgent(controller)
     if method == "sorb":
-        return agents.sorb(memory, controller, max_steps=settings.sorb_steps, clean=clean)
+        return agents.sorb(memory, controller, max_steps=settings.max_steps, clean=clean)
     if method in ("gas", "ttgs"):
         vectors, reach = memory.embeddings, settings.gas_dist if method == "gas" else settings.ttgs_dist
         if method == "gas":

@@ -74,6 +74,7 @@ def learn(piece: Piece) -> tuple[ThereAndBack, Any]:
     """Distance and controller of a seed, trained now or before."""
     from sgm.controllers import cloned
     from sgm.distances import regression
+    from sgm.learning.loop import CHECKS
 
     settings, seed = piece.settings, piece.seed_for(Purpose.TRAINING)
     how: dict[str, Any] = {"seed": seed, "device": "cpu", "progress": piece.progress}
@@ -94,6 +95,7 @@ def learn(piece: Piece) -> tuple[ThereAndBack, Any]:
             reach=settings.reach,
             iterations=settings.controller_iterations,
             full_speed=piece.numbers["dataset"].startswith("pointmaze"),
+            patience=CHECKS,  # the best of 20 held-out checks, as results/ogbench was made
             checkpoint=checkpoint,
             **how,
         ),

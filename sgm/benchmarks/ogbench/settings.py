@@ -8,11 +8,10 @@ from typing import Any
 import sgm
 from sgm.benchmarks.base import Settings
 from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+from sgm.envs.ogbench.names import POINT_MAZES
 
 METHODS = ("sgm", "uniform", "sorb", "gas", "ttgs", "gcbc", "euclid")
-MAZES = ("medium", "large", "giant", "teleport")
-KINDS = ("navigate", "stitch")
-DATASETS = tuple(f"pointmaze-{maze}-{kind}-v0" for maze in MAZES for kind in KINDS)
+DATASETS = POINT_MAZES
 _METHODS = "sgm merges by two-way consistency, sorb is dense; gas and ttgs are planners in the style of those papers"
 _DIRECTORY = "folder of official files, NAME.npz (default: ~/.ogbench/data; point mazes are generated if it has none)"
 _TASKS = "the five tasks of OGBench, or random cells of a point maze without these tasks, for tuning"
@@ -35,10 +34,9 @@ class OGBenchSettings(Settings):
     max_dist: float = option(20.0, "MaxDist, the longest edge, steps", MEMORY, metavar="STEPS")
     cutoff: float = option(4.0, "a waypoint is reached within so many steps", MEMORY, metavar="STEPS")
     max_steps: int = count(40, "steps after which a waypoint is given up", MEMORY)
-    sorb_dist: float = option(20.0, "MaxDist of sorb, steps", MEMORY, metavar="STEPS")
-    sorb_steps: int = count(40, "steps after which a waypoint of sorb is given up", MEMORY)
+    sorb_dist: float = option(19.0, "MaxDist of sorb, steps", MEMORY, metavar="STEPS")
     gas_observations: int = count(20_000, "random observations that the nodes of gas are chosen from", MEMORY)
-    gas_dist: float = option(20.0, "distance between the nodes of gas, steps", MEMORY, metavar="STEPS")
+    gas_dist: float = option(18.0, "distance between the nodes of gas, steps", MEMORY, metavar="STEPS")
     gas_efficiency: float = option(0.9, "least temporal efficiency of the states of gas", MEMORY, metavar="COSINE")
     ttgs_nodes: int = count(4_000, "observations in the graph of ttgs", MEMORY)
     ttgs_dist: float = option(16.0, "steps beyond which the edges of ttgs are penalised", MEMORY, metavar="STEPS")

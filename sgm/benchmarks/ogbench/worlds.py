@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sgm
+from sgm.envs.ogbench.names import environment_of
 
-from .settings import DATASETS, KINDS, OGBenchSettings
+from .settings import DATASETS, OGBenchSettings
 
 LEAST_APART = 8  # cells between start and goal of a random task, at least
 _REAL_ENVS = 10  # simulators at once, of environments that are no point maze
-_TYPES = (*KINDS, "explore", "play", "noisy")
 
 
 def is_point_maze(dataset: str) -> bool:
@@ -34,24 +34,19 @@ def make_env(dataset: str, number: int, steps: int | None = 1_000, starts: NDArr
         from sgm.envs.ogbench.env import PointMazes
 
         return PointMazes(number, maze_of(dataset), max_episode_steps=steps, starts=starts)
-    import gymnasium
-    import ogbench  # noqa: F401  # registers the environments
-    from gymnasium.vector import AutoresetMode, SyncVectorEnv
+    from sgm.envs.ogbench.package import make_vec
 
-    make = [lambda: gymnasium.make(environment_of(dataset))] * min(number, _REAL_ENVS)
-    return SyncVectorEnv(make, autoreset_mode=AutoresetMode.DISABLED)
+    return make_vec(environment_of(dataset), min(number, _REAL_ENVS))
 
 
-def environment_of(dataset: str) -> str:
-    """The environment's id, which is the dataset's name without the kind of data; InputError if there is none."""
+def require_supported(dataset: str) -> None:
+    """InputError if a name is no dataset of states and goals."""
     parts = dataset.split("-")
-    kinds = [part for part in parts if part in _TYPES]
-    if parts[0] == "visual" or "singletask" in parts or "oraclerep" in parts or len(kinds) != 1:
+    if parts[0] == "visual" or {"singletask", "oraclerep"} & {*parts} or environment_of(dataset) == dataset:
         raise sgm.InputError(
             f"{dataset} is not supported: expected a dataset of OGBench with states and goals, such as "
             f"antmaze-giant-stitch-v0 or {DATASETS[0]}; no images (visual-…), single tasks or oracle goals"
         )
-    return "-".join(part for part in parts if part not in kinds)
 
 
 def random_cells(env: Any, number: int, seed: int) -> NDArray[np.int64]:
@@ -71,7 +66,7 @@ def check(settings: OGBenchSettings) -> None:
     for dataset in settings.datasets:
         if is_point_maze(dataset):
             continue
-        environment_of(dataset)
+        require_supported(dataset)
         from sgm.data.ogbench import DOWNLOADED, URL
 
         folder = Path(os.path.expanduser(settings.dataset_dir or DOWNLOADED))

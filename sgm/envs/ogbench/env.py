@@ -19,7 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 from sgm.envs.vector import check_mask, is_number, require, spread_seeds
 from sgm.errors import InputError
 
-from .maze import MAZES, Floats, Ints, Maze
+from .maze import Floats, Ints, Maze
+from .names import MAZES
 
 EPISODE_STEPS = 1_000
 REACHED = 1.0  # map units from the goal

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sgm.errors import MissingExtra
+from .package import register
 
-MAZES = ("medium", "large", "giant", "teleport")
 SPEED = 0.2  # map units that an action of length 1 moves the sphere
 RADIUS = 0.7  # of the sphere, map units
 TOUCH = 1e-6  # map units around a wall within which the simulator is asked
@@ -27,12 +26,10 @@ class Maze:
 
     def __init__(self, name: str) -> None:
         """Make the environment, whose map and simulator are used."""
-        try:
-            import gymnasium
-            import mujoco
-            import ogbench.locomaze  # noqa: F401  # registers the environments
-        except ModuleNotFoundError as error:
-            raise MissingExtra("a point maze of OGBench", "ogbench", error) from error
+        register("a point maze of OGBench")
+        import gymnasium
+        import mujoco
+
         env: Any = gymnasium.make(f"pointmaze-{name}-v0")
         self.env: Any = env.unwrapped
         self._step = mujoco.mj_step

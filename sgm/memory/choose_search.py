@@ -1,0 +1,302 @@
+"""The search of `sgm.choose`: what it measures, which graphs it tries, and what it says about them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse.csgraph import dijkstra
+
+from sgm.progress import progress_bar
+
+from .arrays import Ints
+from .build import Builder
+from .choose_measures import Rows, measure_distance, measure_reach
+from .distance import Distance, far_of, paired
+from .events import EventLog
+from .graph import Graph
+from .nodes import Nodes
+from .planner import Planner
+from .policies import FirstFailure
+from .settings import Settings, number, whole
+from .threshold import _Buffer
+
+PAPER = 10.0  # MaxDist of the paper, steps
+SHARE = 1 / 3  # of where the distance is clipped, for MaxDist without a controller
+MOST = 1 / 2  # the same at most, however far the controller is good
+LONGEST = 0.8  # the same for the sake of noise and connectivity
+FINEST, COARSEST = 1 / 8, 0.6  # least and greatest τ_a, as shares of MaxDist
+FILTERS = (5, 8, 12, 20)  # values of k that are tried
+STRETCH = 1.1  # how much longer ways may be for the filter, in the middle
+_GOALS = 24  # goals of the ways that are compared
+_PART = 512  # observations between two looks at the node count
+_PLAIN = FirstFailure()  # prices are weights, as long as nothing was tried
+
+
+@dataclasses.dataclass(frozen=True)
+class Try:
+    """One graph that was built on the way to a choice, without the k-nearest filter.
+
+    Attributes:
+        max_dist: MaxDist, steps.
+        tau_a: τ_a, steps.
+        observations: how many it was built over.
+        nodes: its nodes; if not `complete`, those it had when it was given up for having too many.
+        connected: share of its nodes in the largest strongly connected component; 0 if not complete.
+        complete: whether it was built to its end.
+    """
+
+    max_dist: float
+    tau_a: float
+    observations: int
+    nodes: int
+    connected: float
+    complete: bool
+
+
+class Search:
+    """The search for settings."""
+
+    buffer: _Buffer
+    chosen: Ints
+
+    def __init__(self, rows: Rows, distance: Distance, nodes: int, connected: float, seed: int) -> None:
+        self.rows, self.distance, self.most_nodes, self.connected, self.seed = rows, distance, nodes, connected, seed
+        self.why: list[str] = []
+        self.tried: list[Try] = []
+
+    def say(self, sentence: str) -> None:
+        self.why.append(sentence)
+
+    # -- what the data says ------------------------------------------------------------------------------------------
+
+    def begin(self, controller: Any, reach: float | None, max_dist: float | None, tau_a: float | None) -> None:
+        """Measure the distance and choose where to begin."""
+        self.measured = measure_distance(self.rows, self.distance, self.seed)
+        far = far_of(self.distance)
+        self.far = far if far is not None and self.measured.greatest >= 0.9 * far else math.inf
+        self.reach = None if reach is None else number("reach", reach)
+        self.given, self.tau_a = max_dist is not None, tau_a
+        if max_dist is not None:
+            self.max_dist = number("max_dist", max_dist)
+            self.say(f"MaxDist {self.max_dist:.4g}: given.")
+        else:
+            self.max_dist = self._from_reach(controller)
+        self.wanted = self.max_dist  # if it were not for the noise
+        self._respect_noise()
+
+    def _from_reach(self, controller: Any) -> float:
+        """MaxDist by the controller; where the data tells only that it is good over so much, by the distance too."""
+        known = self.reach is not None
+        at_least = False
+        if not known and controller is not None:
+            found = measure_reach(self.rows, controller, self.seed)
+            if found is None:
+                self.say("The controller cannot be compared: the data has no actions, or it tells none apart.")
+            else:
+                self.reach, at_least = found
+        by_distance = self.far * SHARE if self.far < math.inf else PAPER
+        if self.reach is not None:
+            steps = self.measured.over(self.reach)
+            start = max(steps, by_distance) if at_least else steps
+            least = "at least " if at_least else ""
+            self.say(
+                f"The controller is good over {least}{self.reach:g} steps, which the distance says are {steps:.4g}."
+            )
+            if start > MOST * self.far:
+                start = MOST * self.far
+                self.say(
+                    f"MaxDist {start:.4g}: half of the {self.far:.4g} steps at which the distance is clipped. Near "
+                    "there it tells places apart badly, and too many would be merged."
+                )
+            elif start > steps:
+                self.say(f"MaxDist {start:.4g}: the data tells nothing of longer ways; {self._rule()}.")
+            else:
+                self.say(f"MaxDist {start:.4g}: as far as the controller is good.")
+            return start
+        self.say(f"MaxDist {by_distance:.4g}: {self._rule()}.")
+        return by_distance
+
+    def _rule(self) -> str:
+        if self.far < math.inf:
+            return f"a third of the {self.far:.4g} steps at which the distance is clipped"
+        return "as in the paper, since the distance is clipped nowhere that the data reaches"
+
+    def _respect_noise(self) -> None:
+        noise = self.measured.noise
+        if not math.isfinite(noise):
+            self.say("Noise of the distance: not known, the data has no episodes.")
+            return
+        self.say(f"Noise of the distance: {noise:.3g} steps over one step.")
+        least = min(3 * noise, LONGEST * self.far)
+        if self.given or self.max_dist >= least:
+            return
+        if self.reach is not None:
+            # In MiniGrid (noise 1.9, reach 2) agents reached 97 % of 60 goals with MaxDist 2, and 30 % with 5.6, three
+            # times the noise.
+            self.say("That is much for this MaxDist, but the controller is good over no more.")
+        else:
+            self.say(f"MaxDist is raised to {least:.4g}, three times the noise: shorter edges would be chance.")
+            self.max_dist = least
+
+    # -- graphs ------------------------------------------------------------------------------------------------------
+
+    def run(self, sample: int, *, fixed_tau: bool, bar: Any) -> Try:
+        """The best of the graphs over a part of the observations."""
+        part = self.rows.among(self.chosen, sample)
+        best: Try | None = None
+        for max_dist, tau_a in self._candidates(fixed_tau):
+            found = self._try(max_dist, tau_a, part, bar)
+            if best is None or (found.complete, found.connected) > (best.complete, best.connected):
+                best = found
+            if found.complete and found.connected >= self.connected:
+                break
+        assert best is not None
+        found = best
+        if not found.complete:
+            found = self._try(found.max_dist, found.tau_a, part, bar, math.inf)
+        self._explain(found)
+        return found
+
+    def _candidates(self, fixed_tau: bool) -> Any:
+        """Pairs of MaxDist and τ_a, in the order in which they are tried; those before tell which come next."""
+        longest = LONGEST * self.far
+        for factor in (1.0,) if self.given else (1.0, 1.4, 2.0):
+            max_dist = self.max_dist * factor
+            if factor > 1 and (max_dist > longest or self.tried[-1].connected >= self.connected):
+                return
+            if fixed_tau:
+                assert self.tau_a is not None
+                yield max_dist, self.tau_a
+                continue
+            floor = min(self.measured.row_noise(max_dist), COARSEST * max_dist)
+            tau_a = max(max_dist / 2, floor)
+            while True:
+                yield max_dist, tau_a
+                following = tau_a * (0.7 if self.tried[-1].complete else 1.3)
+                if self._in_vain(max_dist) or not FINEST * max_dist <= following <= COARSEST * max_dist:
+                    break
+                tau_a = following
+
+    def _in_vain(self, max_dist: float) -> bool:
+        """Whether another τ_a is not worth a try: the last one did not help, or went from too few to too many nodes."""
+        mine = [each for each in self.tried if each.max_dist == max_dist][-2:]
+        if len(mine) < 2:
+            return False
+        before, last = mine
+        return before.complete != last.complete or (last.complete and last.connected < before.connected + 0.01)
+
+    def _try(self, max_dist: float, tau_a: float, part: Ints, bar: Any, limit: float | None = None) -> Try:
+        limit = self.most_nodes if limit is None else limit
+        settings = Settings(tau_a=tau_a, tau_p=math.inf, max_dist=max_dist, k=None)
+        builder, complete = self._build(settings, part, limit)
+        size = len(builder.nodes)
+        share = Planner(builder.graph, _PLAIN).largest_part() / size if complete else 0.0
+        found = Try(max_dist, tau_a, len(part), size, share, complete)
+        self.tried.append(found)
+        bar.set_postfix_str(f"max_dist={max_dist:.4g}, tau_a={tau_a:.4g}: {size} nodes", refresh=False)
+        bar.update()
+        return found
+
+    def _build(self, settings: Settings, part: Ints, limit: float, bar: Any = None) -> tuple[Builder, bool]:
+        """Take in these places of the chosen rows, in order; False if given up for holding too many nodes."""
+        builder = Builder(Nodes(), Graph(), EventLog(), settings)
+        builder.graph.set_filter(settings.k)
+        rows, silent = self.chosen[part], bar if bar is not None else progress_bar(shown=False)
+        episodes, steps = self.rows.episodes, self.rows.steps
+        for low in range(0, len(part), _PART):
+            here = slice(low, low + _PART)
+            times = episodes[rows[here]] if self.rows.walks else None
+            builder.extend(self.buffer, None, part[here], times, {}, None, builder.mark(), silent, steps[rows[here]])
+            if len(builder.nodes) > limit:
+                return builder, False
+        return builder, True
+
+    def _explain(self, found: Try) -> None:
+        if self.tau_a is not None:
+            self.say(f"τ_a {found.tau_a:.4g}: given.")
+            return
+        floor = self.measured.row_noise(found.max_dist)
+        because = (
+            "half of MaxDist, as in the paper" if found.tau_a == found.max_dist / 2 else "the coarsest that will do"
+        )
+        if floor > found.max_dist / 2 and abs(found.tau_a - floor) < 1e-6 * floor:
+            because = "the noise of a row of distances one step apart, below which neighbours would not merge"
+        if len(self.tried) > 1:
+            because += f", after {len(self.tried)} graphs"
+        self.say(
+            f"τ_a {found.tau_a:.4g}: {because}; over {found.observations:,} observations {found.nodes:,} nodes, "
+            f"{found.connected:.1%} connected."
+        )
+        if found.max_dist > self.max_dist:
+            self.say(f"MaxDist is raised to {found.max_dist:.4g}: below it the graph falls apart.")
+        if found.connected < self.connected:
+            self.say(
+                f"No graph had {self.connected:.0%} of its nodes connected: collect more, or give a larger max_dist."
+            )
+
+    def filter(self, builder: Builder, k: int | str | None) -> int | None:
+        """The fewest successors that will do, or those given; the graph keeps them."""
+        kept = self._fewest(builder) if k == "auto" else None if k is None else whole("k", k, 1)
+        if k != "auto":
+            self.say(f"k {k}: given.")
+        builder.graph.set_filter(kept)
+        builder.settings = dataclasses.replace(builder.settings, k=kept)
+        return kept
+
+    def _fewest(self, builder: Builder) -> int | None:
+        planner = Planner(builder.graph, _PLAIN)
+        full, ways = planner.largest_part(), self._ways(planner, builder)
+        for kept in FILTERS:
+            builder.graph.set_filter(kept)
+            share, mine = planner.largest_part() / max(1, full), self._ways(planner, builder)
+            both = np.isfinite(ways) & np.isfinite(mine) & (ways > 0)
+            stretch = float(np.median(mine[both] / ways[both])) if both.any() else 1.0
+            if share >= 0.99 and stretch <= STRETCH:
+                self.say(f"k {kept}: with fewer the graph falls apart or ways get longer; here {stretch:.2f} times.")
+                return kept
+        self.say(f"k None: with {FILTERS[-1]} successors the graph falls apart, or ways get {STRETCH} times longer.")
+        return None
+
+    def _ways(self, planner: Planner, builder: Builder) -> NDArray[np.float64]:
+        """(goals, V) steps to some nodes from all."""
+        random = np.random.default_rng(self.seed)
+        size = len(builder.nodes)
+        goals = random.choice(size, min(size, _GOALS), replace=False)
+        return np.asarray(dijkstra(planner.matrix("distance"), indices=goals))
+
+    def finish(self, found: Try, bar: Any) -> Builder:
+        """The graph over all chosen observations, not filtered; with a larger τ_a if it would have too many nodes."""
+        tau_a, everything = found.tau_a, np.arange(len(self.chosen))
+        while True:
+            settings = Settings(tau_a=tau_a, tau_p=math.inf, max_dist=found.max_dist, k=None)
+            coarser = tau_a * 1.2
+            last = self.tau_a is not None or coarser > COARSEST * found.max_dist
+            builder, complete = self._build(settings, everything, math.inf if last else self.most_nodes, bar)
+            if complete:
+                if len(builder.nodes) > self.most_nodes:
+                    self.say(f"Over {self.most_nodes:,} nodes: fewer need a larger max_dist, or a given tau_a.")
+                self._weigh_passages(builder)
+                return builder
+            self.say(
+                f"τ_a is raised to {coarser:.4g}: with all observations there were over {self.most_nodes:,} nodes."
+            )
+            bar.reset()
+            tau_a = coarser
+
+    def _weigh_passages(self, builder: Builder) -> None:
+        """Let edges in time weigh what the distance says, if that is more than the steps that an episode took.
+
+        An episode goes from the last observation in one node to the first in the next, in a step. From node to node it
+        is as far as the nodes are large; plans that add up single steps are several times too short.
+        """
+        graph, nodes = builder.graph, builder.nodes.embedding
+        edges = np.flatnonzero(graph.temporal.values > 0)
+        if not len(edges):
+            return
+        steps = paired(self.distance, nodes[graph.source.values[edges]], nodes[graph.target.values[edges]])
+        took = np.maximum(graph.temporal.values[edges], np.ceil(steps))
+        graph.set_temporal(edges, np.minimum(took, np.iinfo(np.uint8).max).astype(np.uint8))
