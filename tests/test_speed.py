@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("module", ["memory", "files", "d3pg", "navigation", "safety"])
+@pytest.mark.parametrize("module", ["memory", "files", "d3pg", "navigation", "safety", "distances"])
 def test_a_benchmark_runs_with_small_sizes_and_says_what_made_it(module, tmp_path):
     if module not in ("memory", "files"):
         pytest.importorskip("torch")
@@ -18,6 +18,8 @@ def test_a_benchmark_runs_with_small_sizes_and_says_what_made_it(module, tmp_pat
         pytest.skip("compares with another commit")
     if module == "safety":
         pytest.importorskip("mujoco")
+    if module == "distances":
+        pytest.importorskip("ogbench")
     command = [sys.executable, "-m", f"speed.{module}", "--quick", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
