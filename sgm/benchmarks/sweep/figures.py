@@ -104,7 +104,7 @@ def draw_seconds(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], bui
     columns = min(len(sizes), 3)
     lines = -(-len(sizes) // columns)
     figure, panels = plots.pyplot().subplots(
-        lines, columns, figsize=(3.6 * columns, 2.9 * lines), squeeze=False, sharey=True
+        lines, columns, figsize=(3.6 * columns, 2.9 * lines), squeeze=False, sharex=True, sharey=True
     )
     for axes, size in zip(panels.flat, sizes, strict=False):
         for method in _methods(groups):
@@ -117,6 +117,7 @@ def draw_seconds(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], bui
                 )
                 axes.fill_between(seconds, low, high, color=colour, alpha=0.13, linewidth=0)
         axes.set(title=f"{size:,} observations", xscale="log", ylim=(0, 102))
+        plots.thousands(axes.xaxis)
         axes.title.set_fontsize(10)
         plots.tidy(axes)
     for axes in list(panels.flat)[len(sizes) :]:
