@@ -20,7 +20,7 @@ from typing import Any
 import sgm
 from sgm.benchmarks.checks import COUNT, NUMBER, SOME, TEXT, Each, Several, Shape
 from sgm.benchmarks.provenance import provenance
-from sgm.benchmarks.results import claim_folder, read_object, write_json
+from sgm.benchmarks.results import claim_folder, read_object, require_own_files, write_json
 
 # The class of each distance, and of the controller, in its module.
 DISTANCES = {
@@ -60,14 +60,41 @@ _IN_RESULTS = ("success_rate", "seconds_per_action", "episodes", "ci95", "reason
 _REMEDY = "make the agent again with --no-resume, or in another folder"
 
 
-def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
-    """Take a folder for a source and settings; refuse one that holds something else."""
-    folder = Path(folder)
+def require_claimable(folder: Path, source: str, settings: Any, resume: bool) -> None:
+    """SGMError if a folder cannot be taken for a source and settings; nothing in it is changed."""
     _require_own(folder, source)
+    require_own_files(folder, _FOLDERS)
+    if resume:
+        _require_same(folder, _asked(source, settings))
+
+
+def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
+    """Take a folder for a source and settings, and remove what it holds unless that is resumed.
+
+    `require_claimable` refuses a folder that holds something else.
+    """
     if not resume:
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
-    claim_folder(folder, {"source": source, **dataclasses.asdict(settings)}, (), _FOLDERS, resume=resume)
+    claim_folder(folder, _asked(source, settings), (), _FOLDERS, resume=resume)
+
+
+def _asked(source: str, settings: Any) -> dict[str, Any]:
+    """What `settings.json` holds."""
+    asked: dict[str, Any] = plain({"source": source, **dataclasses.asdict(settings)})
+    return asked
+
+
+def _require_same(folder: Path, mine: dict[str, Any]) -> None:
+    """SGMError if a folder was made with other settings."""
+    theirs = read_object(folder / "settings.json", {}, _REMEDY)
+    if theirs is None:
+        return
+    if differing := [name for name in {**mine, **theirs} if theirs.get(name) != mine.get(name)]:
+        raise sgm.SGMError(
+            f"{folder} holds a run with other settings ({', '.join(differing)} differ). Choose another folder with "
+            "--out, or start over in this one with --no-resume."
+        )
 
 
 def _require_own(folder: Path, source: str) -> None:
@@ -99,9 +126,9 @@ class Record:
         return found
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[dict[str, Any]]:
-        """Do a stage: facts to be filled in, kept with the time it took once it is over."""
-        begin, facts = time.monotonic(), dict[str, Any]()
+    def stage(self, name: str, begin: float | None = None) -> Iterator[dict[str, Any]]:
+        """Do a stage: facts to be filled in, kept with the time it took since `begin` once it is over."""
+        begin, facts = time.monotonic() if begin is None else begin, dict[str, Any]()
         yield facts
         self.stages[name] = {**facts, "seconds": round(time.monotonic() - begin, 1)}
         self.content = {**provenance(self.command), "stages": self.stages}

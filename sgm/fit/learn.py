@@ -19,7 +19,7 @@ from sgm.errors import MissingExtra
 from . import source as sources
 from .build import build
 from .distance import distance_curve, distance_report
-from .folder import CONTROLLER, DISTANCE, DISTANCES, MEMORY, Record, claim, load_distance, plain
+from .folder import CONTROLLER, DISTANCE, DISTANCES, MEMORY, Record, claim, load_distance, plain, require_claimable
 from .report import keep_places, write_report
 from .settings import FitSettings
 from .source import Source
@@ -49,10 +49,13 @@ class Fit:
             progress: show progress bars.
         """
         self.source: Source = sources.parse_source(source)
-        self.settings, self.out, self.progress = settings, Path(out), progress
+        self.settings, self.out, self.progress, self.begin = settings, Path(out), progress, time.monotonic()
         require_extras()
+        require_device(settings.device)
+        require_claimable(self.out, str(self.source), settings, resume)
+        self.data = sources.open_source(self.source, settings, self.out, resume)
         claim(self.out, str(self.source), settings, resume)
-        self.record, self.begin = Record(self.out, command), time.monotonic()
+        self.record = Record(self.out, command)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the path of the report."""
@@ -71,8 +74,10 @@ class Fit:
         print(f"{time.monotonic() - self.begin:5.0f} s  {text}", flush=True)
 
     def _experience(self) -> sgm.Experience:
-        with self._stage("experience") as facts:
-            data = sources.read(self.source, self.settings, self.out, self.progress)
+        with self._stage("experience", self.begin) as facts:
+            data = self.data
+            if data is None:
+                data = sources.collect(self.source, self.settings, self.out, self.progress)
             found, known = _about(data), dict(facts)
             if differing := [name for name in found if name in known and known[name] != found[name]]:
                 raise sgm.SGMError(
@@ -142,11 +147,11 @@ class Fit:
             **more,
         )
 
-    def _stage(self, name: str) -> Any:
-        """A stage whose facts are kept, unless they are already."""
+    def _stage(self, name: str, begin: float | None = None) -> Any:
+        """A stage whose facts are kept, unless they are already; `begin`: when its work began, if that was before."""
         if name in self.record.stages:
             return contextlib.nullcontext(dict(self.record.stages[name]))
-        return self.record.stage(name)
+        return self.record.stage(name, begin)
 
     def _has(self, stage: str, file: str) -> bool:
         """Whether a stage is finished; if only its file is missing, it is done again."""
@@ -175,6 +180,13 @@ def require_extras() -> None:
         if importlib.util.find_spec(module) is None:
             raise MissingExtra("sgm fit", "learn", ModuleNotFoundError(name=module))
     pyplot()
+
+
+def require_device(name: str) -> None:
+    """InputError if this machine has no such device."""
+    from sgm.learning.device import resolve_device
+
+    resolve_device(name)
 
 
 def _about(data: sgm.Experience) -> dict[str, Any]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +26,7 @@ ACCEPTED = (
 KINDS = ("gym", "minari", "ogbench", "images")
 # What errors of the library advise, as options of the command.
 _OPTIONS = {"download=True": "--download", "size=(width, height)": "--size N", "key is ": "--key is "}
+WHOLE = "data.npz"  # what was collected
 PART = 20_000  # environment steps that are collected between two writes
 
 
@@ -74,10 +77,32 @@ def _require_experience(path: Path) -> None:
         )
 
 
-def read(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
-    """The experience of a source; what is collected is kept in the folder."""
+def open_source(source: Source, settings: FitSettings, folder: Path, resume: bool) -> sgm.Experience | None:
+    """The experience of a source; None if it is still to be collected, after one step that shows that this works.
+
+    Nothing is written, so that a source that cannot be used does no harm.
+
+    Args:
+        source: where experience comes from.
+        settings: what to do with it.
+        folder: of the agent.
+        resume: what was collected into the folder before is used; then the environment is not tried.
+    """
+    with _options_named():
+        if source.kind != "gym":
+            return _read(source, settings)
+        if not (resume and (folder / WHOLE).is_file()):
+            env, _ = make_env(source.name, 1, arguments(settings.env_arg))
+            with contextlib.closing(env):
+                _collect_part(env, source.name, settings, 1, 0, False)
+        return None
+
+
+@contextlib.contextmanager
+def _options_named() -> Iterator[None]:
+    """Errors of the library with options of the command in the place of arguments."""
     try:
-        return _read(source, settings, folder, progress)
+        yield
     except sgm.InputError as error:
         text = str(error)
         for word, option in _OPTIONS.items():
@@ -85,9 +110,7 @@ def read(source: Source, settings: FitSettings, folder: Path, progress: bool) ->
         raise sgm.InputError(text) from error
 
 
-def _read(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
-    if source.kind == "gym":
-        return _collect(source.name, settings, folder, progress)
+def _read(source: Source, settings: FitSettings) -> sgm.Experience:
     if source.kind == "minari":
         keys = {"key": settings.key, "position_key": settings.position_key, "download": settings.download}
         return sources.from_minari(source.name, **keys)  # type: ignore[arg-type]
@@ -101,8 +124,14 @@ def _read(source: Source, settings: FitSettings, folder: Path, progress: bool) -
 # -- collecting in parts, so that an interrupted one goes on -----------------------------------------------------
 
 
+def collect(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
+    """The experience of a `gym:` source, kept in the folder, as far as it is not there yet."""
+    with _options_named():
+        return _collect(source.name, settings, folder, progress)
+
+
 def _collect(name: str, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
-    whole = folder / "data.npz"
+    whole = folder / WHOLE
     if whole.is_file():
         return sources.load(whole)
     parts = [folder / "data" / f"part-{number}.npz" for number in range(-(-settings.steps // PART))]

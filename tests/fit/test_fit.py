@@ -285,3 +285,29 @@ def test_every_option_has_help(command: str, capsys):
         main([command, "--help"])
     shown = capsys.readouterr().out
     assert "AGENT" in shown and "(default: )" not in shown
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["gym:Bogus-v0"],
+        [f"gym:{WORLD}", "--env-arg", "bogus=1"],
+        [f"gym:{WORLD}", "--key", "bogus"],
+        [f"gym:{WORLD}", "--device", "cuda:99"],
+        ["ogbench:bogus-v0"],
+        ["bad.npz"],
+        ["images:empty"],
+    ],
+)
+def test_a_source_or_device_that_cannot_be_used_removes_nothing(copy: Path, wrong: list[str], monkeypatch, capsys):
+    monkeypatch.chdir(copy.parent)
+    Path("bad.npz").write_bytes(b"nothing")
+    Path("empty").mkdir()
+    before = contents(copy)
+    assert main(["fit", *wrong, "--out", str(copy), *TINY, "--no-resume"]) == 2
+    assert "mistake in sgm" not in capsys.readouterr().err
+    assert contents(copy) == before
