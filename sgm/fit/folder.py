@@ -138,20 +138,20 @@ class Record:
 class Agent:
     """An agent, or a memory alone, read from a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read networks and memory."""
+    def __init__(self, folder: Path, memory: str = MEMORY) -> None:
+        """Read networks and memory; `memory` is the file that the memory is in, `MEMORY` or `BUILT`."""
         self.folder = Path(folder)
-        if not (self.folder / MEMORY).is_file():
+        if not (self.folder / memory).is_file():
             raise sgm.StoreError(
                 f"{folder} holds no {MEMORY}: give the folder of an agent, made with sgm fit SOURCE --out {folder}"
             )
         self.record = Record(self.folder)  # read before any work is done
         self.navigator: sgm.Navigator | None = None
         if (self.folder / "agent.json").is_file():
-            self.navigator = sgm.Navigator.load(self.folder)
+            self.navigator = sgm.Navigator.load(self.folder, memory=memory)
             self.memory = self.navigator.memory
         else:
-            self.memory = sgm.SparseGraphicalMemory.load(self.folder / MEMORY, self._distance())
+            self.memory = sgm.SparseGraphicalMemory.load(self.folder / memory, self._distance())
 
     def _distance(self) -> Any:
         kind = (self.record.stages.get("distance") or {}).get("kind")

@@ -311,3 +311,13 @@ def test_a_source_or_device_that_cannot_be_used_removes_nothing(copy: Path, wron
     assert main(["fit", *wrong, "--out", str(copy), *TINY, "--no-resume"]) == 2
     assert "mistake in sgm" not in capsys.readouterr().err
     assert contents(copy) == before
+
+
+@pytest.mark.parametrize("wrong", ["Bogus-v0", "CartPole-v1"])
+def test_a_cleanup_that_cannot_start_over_keeps_what_was_cleaned(copy: Path, wrong: str, capsys):
+    command = ["cleanup", str(copy), "--envs", "2", "--no-progress", "--steps", "40", "--env"]
+    assert main([*command, WORLD]) == 0
+    before = contents(copy)
+    assert main([*command, wrong, "--no-resume"]) == 2
+    assert "mistake in sgm" not in capsys.readouterr().err
+    assert contents(copy) == before
