@@ -30,8 +30,9 @@ DISTANCES = {
     "closeness": ("sgm.distances.sptm", "ClosenessDistance"),
 }
 DISTANCE, CONTROLLER, MEMORY = "memory_distance.safetensors", "controller.safetensors", "memory.sgm"
-BUILT = "memory-built.sgm"
-_FILES = ("fit.json", "agent.json", "cleanup.json", "data.npz", DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
+BUILT, DATA, SETTINGS = "memory-built.sgm", "data.npz", "settings.json"
+_MAY_DIFFER = {"device"}  # settings that a fit may be resumed without
+_FILES = ("fit.json", "agent.json", "cleanup.json", DATA, DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
 _FOLDERS = ("data", "checkpoints", "evaluations", "plans", "cleanup", "figures")
 _CURVE: Shape = {**dict.fromkeys(("lags", "low", "median", "high"), Several(NUMBER)), "others": NUMBER}
 _QUALITY: Shape = {
@@ -73,9 +74,10 @@ def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
 
     `require_claimable` refuses a folder that holds something else.
     """
-    if not resume:
+    if not resume or not _holds_work(folder):
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
+    (folder / SETTINGS).unlink(missing_ok=True)  # `require_claimable` has compared them
     claim_folder(folder, _asked(source, settings), (), _FOLDERS, resume=resume)
 
 
@@ -85,12 +87,20 @@ def _asked(source: str, settings: Any) -> dict[str, Any]:
     return asked
 
 
+def _holds_work(folder: Path) -> bool:
+    """Whether a fit has left anything that took work: what was collected, a network, a checkpoint or a memory."""
+    kept = [folder / name for name in (DATA, DISTANCE, CONTROLLER, MEMORY)]
+    parts = [path for name in ("data", "checkpoints") for path in (folder / name).glob("*")]
+    return bool(parts) or any(path.exists() for path in kept)
+
+
 def _require_same(folder: Path, mine: dict[str, Any]) -> None:
-    """SGMError if a folder was made with other settings."""
-    theirs = read_object(folder / "settings.json", {}, _REMEDY)
-    if theirs is None:
+    """SGMError if a folder was made with other settings; the device may be another one."""
+    theirs = read_object(folder / SETTINGS, {}, _REMEDY)
+    if theirs is None or not _holds_work(folder):
         return
-    if differing := [name for name in {**mine, **theirs} if theirs.get(name) != mine.get(name)]:
+    names = {**mine, **theirs}.keys() - _MAY_DIFFER
+    if differing := sorted(name for name in names if theirs.get(name) != mine.get(name)):
         raise sgm.SGMError(
             f"{folder} holds a run with other settings ({', '.join(differing)} differ). Choose another folder with "
             "--out, or start over in this one with --no-resume."
@@ -101,7 +111,7 @@ def _require_own(folder: Path, source: str) -> None:
     """Refuse a folder with files that have the names of a fit's and are somebody else's, or the source's own."""
     if folder.exists() and Path(source).exists() and Path(source).resolve().is_relative_to(folder.resolve()):
         raise sgm.SGMError(f"the source {source} is in {folder}: choose another folder with --out")
-    settings = read_object(folder / "settings.json", {}, _REMEDY)
+    settings = read_object(folder / SETTINGS, {}, _REMEDY)
     foreign = [name for name in (*_FILES, *_FOLDERS) if (folder / name).exists()]
     if foreign and (settings is None or "source" not in settings):
         raise sgm.SGMError(

@@ -17,6 +17,7 @@ from sgm.benchmarks.seeds import Purpose, seed_for
 from sgm.data.experience import OF_EACH_OBSERVATION
 
 from .environment import make_env
+from .folder import DATA
 from .settings import FitSettings, arguments
 
 ACCEPTED = (
@@ -26,7 +27,6 @@ ACCEPTED = (
 KINDS = ("gym", "minari", "ogbench", "images")
 # What errors of the library advise, as options of the command.
 _OPTIONS = {"download=True": "--download", "size=(width, height)": "--size N", "key is ": "--key is "}
-WHOLE = "data.npz"  # what was collected
 PART = 20_000  # environment steps that are collected between two writes
 
 
@@ -91,7 +91,7 @@ def open_source(source: Source, settings: FitSettings, folder: Path, resume: boo
     with _options_named():
         if source.kind != "gym":
             return _read(source, settings)
-        if not (resume and (folder / WHOLE).is_file()):
+        if not (resume and (folder / DATA).is_file()):
             env, _ = make_env(source.name, 1, arguments(settings.env_arg))
             with contextlib.closing(env):
                 _collect_part(env, source.name, settings, 1, 0, False)
@@ -131,7 +131,7 @@ def collect(source: Source, settings: FitSettings, folder: Path, progress: bool)
 
 
 def _collect(name: str, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
-    whole = folder / WHOLE
+    whole = folder / DATA
     if whole.is_file():
         return sources.load(whole)
     parts = [folder / "data" / f"part-{number}.npz" for number in range(-(-settings.steps // PART))]

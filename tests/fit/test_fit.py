@@ -321,3 +321,24 @@ def test_a_cleanup_that_cannot_start_over_keeps_what_was_cleaned(copy: Path, wro
     assert main([*command, wrong, "--no-resume"]) == 2
     assert "mistake in sgm" not in capsys.readouterr().err
     assert contents(copy) == before
+
+
+def test_a_fit_that_failed_with_nothing_made_does_not_stand_in_the_way_of_another(agent: Path, tmp_path: Path, capsys):
+    source, out = tmp_path / "mine.npz", tmp_path / "out"
+    how = ["--out", str(out), "--iterations", "5", "--no-progress", "--no-controller"]
+    data = sgm.data.load(agent / "data.npz")
+    np.savez(source, observations=np.zeros(6, np.float32), episodes=np.zeros(6, int))
+    assert main(["fit", str(source), *how]) == 2  # read, and then of no use
+    assert main(["fit", "gym:Bogus-v0", *how]) == 2
+    sgm.data.save(data, source)
+    assert main(["fit", str(source), *how]) == 0
+    assert main(["fit", str(source), *how, "--seed", "1"]) == 2
+    assert "seed differ" in capsys.readouterr().err
+
+
+def test_another_device_is_no_reason_to_refuse(copy: Path, capsys):
+    before = (copy / "memory.sgm").read_bytes()
+    assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY, "--device", "bogus", "--seed", "1"]) == 2
+    assert "device is 'bogus'" in capsys.readouterr().err
+    assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY, "--device", "cpu"]) == 0
+    assert (copy / "memory.sgm").read_bytes() == before
