@@ -342,3 +342,23 @@ def test_another_device_is_no_reason_to_refuse(copy: Path, capsys):
     assert "device is 'bogus'" in capsys.readouterr().err
     assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY, "--device", "cpu"]) == 0
     assert (copy / "memory.sgm").read_bytes() == before
+
+
+def test_a_plan_says_how_far_its_ends_are_from_their_nodes_and_refuses_what_is_off_the_map(copy: Path, capsys):
+    assert main(["plan", str(copy), "0.1,0.1", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "START is" in shown and "map units from node" in shown and "GOAL is" not in shown and "Warning" not in shown
+    assert main(["plan", str(copy), "0", "1.9,1.9"]) == 0
+    assert "Warning: that is far" in capsys.readouterr().out
+    assert main(["plan", str(copy), "1000,1000", "0.5,0.5"]) == 2
+    said = capsys.readouterr().err
+    assert "START is 1000,1000" in said and "off the map" in said
+
+
+def test_a_plan_from_beyond_the_distance_is_refused(image_memory: Path, walks: Path, monkeypatch, capsys):
+    ends = [str(walks / "0" / "2.png"), str(walks / "1" / "30.png")]
+    assert main(["plan", str(image_memory), *ends]) == 0
+    assert "steps from node" in capsys.readouterr().out
+    monkeypatch.setattr("sgm.fit.plan.far_of", lambda distance: 0.0)
+    assert main(["plan", str(image_memory), *ends]) == 2
+    assert "clipped" in capsys.readouterr().err
