@@ -172,9 +172,15 @@ class Agent:
     def require_controller(self, what: str) -> sgm.Navigator:
         """The agent that acts; InputError if there is only a memory."""
         if self.navigator is None:
+            lacks = f"{self.folder} holds a memory without a controller, which can plan but not act: "
+            if (self.record.stages.get("experience") or {}).get("actions") is not None:
+                raise sgm.InputError(
+                    f"{lacks}it was made with --no-controller. For {what} run sgm fit again without that, in another "
+                    "folder, or in this one with --no-resume"
+                )
             raise sgm.InputError(
-                f"{self.folder} holds a memory without a controller, which can plan but not act: {what} needs an agent "
-                "made from a source with actions (gym:, minari:, ogbench:, or an .npz with actions)"
+                f"{lacks}{what} needs an agent made from a source with actions (gym:, minari:, ogbench:, or an .npz "
+                "with actions)"
             )
         return self.navigator
 

@@ -163,15 +163,24 @@ class Fit:
         (self.out / "checkpoints" / f"{name}.safetensors").unlink(missing_ok=True)
 
     def _next_steps(self) -> str:
-        if (self.out / CONTROLLER).exists():
-            env = self.source.env or "ID"
-            if self.source.kind == "gym" and self.record.stages["experience"]["goals"] is None:
-                return (
-                    f"\n{env} gives no goals with its observations, so sgm evaluate and cleanup need an environment "
-                    f"that does, or that tells them in info['goal'].\nnext:  sgm plan {self.out} START GOAL"
-                )
-            return f"\nnext:  sgm evaluate {self.out} --env {env}\n       sgm cleanup {self.out} --env {env}"
-        return f"\nnext:  sgm plan {self.out} START GOAL   (node numbers, or image files)"
+        seen = self.record.stages["experience"]
+        plan = f"sgm plan {self.out} START GOAL   ({self._ends(seen)})"
+        if not (self.out / CONTROLLER).exists():
+            return f"\nnext:  {plan}"
+        env = self.source.env or "ID"
+        cleanup = f"sgm cleanup {self.out} --env {env}"
+        if self.source.kind == "gym" and seen["goals"] is None:
+            return (
+                f"\n{env} gives no goals with its observations: sgm evaluate needs an environment that does, or that "
+                f"tells them in info['goal'], or --goal-from NAME.\nnext:  {plan}\n       {cleanup}"
+            )
+        return f"\nnext:  sgm evaluate {self.out} --env {env}\n       {cleanup}"
+
+    def _ends(self, seen: dict[str, Any]) -> str:
+        """What `sgm plan` takes for START and GOAL here."""
+        if len(seen["shape"]) > 1:
+            return "node numbers, or image files"
+        return "node numbers, or coordinates such as 3.5,-1" if seen["shape"] not in ([], [1]) else "node numbers"
 
 
 def require_extras() -> None:

@@ -245,6 +245,8 @@ def test_an_environment_without_goals_is_told_apart(tmp_path: Path, capsys):
     assert main(["fit", "gym:CartPole-v1", "--out", str(tmp_path / "cart"), *TINY]) == 0
     shown = capsys.readouterr().out
     assert "gives no goals" in shown and "sgm plan" in shown and "sgm evaluate tmp" not in shown
+    assert "evaluate and cleanup need" not in shown and f"sgm cleanup {tmp_path / 'cart'} --env CartPole-v1" in shown
+    assert main(["cleanup", str(tmp_path / "cart"), "--env", "CartPole-v1", "--steps", "20", "--no-progress"]) == 0
 
 
 def test_advice_is_given_in_options_of_the_command(walks: Path, tmp_path: Path, capsys):
@@ -362,3 +364,23 @@ def test_a_plan_from_beyond_the_distance_is_refused(image_memory: Path, walks: P
     monkeypatch.setattr("sgm.fit.plan.far_of", lambda distance: 0.0)
     assert main(["plan", str(image_memory), *ends]) == 2
     assert "clipped" in capsys.readouterr().err
+
+
+def test_a_memory_made_without_its_controller_says_how_to_get_one(agent: Path, tmp_path: Path, capsys):
+    out = tmp_path / "memory"
+    how = ["--out", str(out), "--iterations", "5", "--no-progress", "--no-controller"]
+    assert main(["fit", str(agent / "data.npz"), *how]) == 0
+    shown = capsys.readouterr().out
+    assert "coordinates such as" in shown and "image files" not in shown
+    assert main(["evaluate", str(out), "--env", WORLD]) == 2
+    said = capsys.readouterr().err
+    assert "--no-controller" in said and "source with actions" not in said
+
+
+def test_goals_under_another_name_are_named(copy: Path, capsys):
+    command = ["evaluate", str(copy), "--env", "SgmTestTarget-v0", "--episodes", "2", "--envs", "2", "--no-progress"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "--goal-from NAME" in said and "goal_from=" not in said
+    assert main([*command, "--goal-from", "target"]) == 0
+    assert [result["episodes"] for result in results(copy)[0]["methods"].values()] == [2, 2]
