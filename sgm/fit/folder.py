@@ -31,8 +31,9 @@ DISTANCES = {
 }
 DISTANCE, CONTROLLER, MEMORY = "memory_distance.safetensors", "controller.safetensors", "memory.sgm"
 BUILT, DATA, SETTINGS = "memory-built.sgm", "data.npz", "settings.json"
+SEEN = "seen.npz"  # where experience was made
 _MAY_DIFFER = {"device"}  # settings that a fit may be resumed without
-_FILES = ("fit.json", "agent.json", "cleanup.json", DATA, DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
+_FILES = ("fit.json", "agent.json", "cleanup.json", DATA, SEEN, DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
 _FOLDERS = ("data", "checkpoints", "evaluations", "plans", "cleanup", "figures")
 _CURVE: Shape = {**dict.fromkeys(("lags", "low", "median", "high"), Several(NUMBER)), "others": NUMBER}
 _QUALITY: Shape = {

@@ -16,9 +16,9 @@ from sgm.memory.distance import far_of
 from sgm.memory.given import ACHIEVED_GOAL, POSITION
 
 from . import figures
-from .folder import Agent
+from .folder import SEEN, Agent
 from .layout import lay_out
-from .report import SEEN, plan_titles
+from .report import plan_titles
 
 _ACCEPTED = "a node number, an image file, or coordinates such as 3.5,-1"
 
@@ -54,7 +54,10 @@ def plan(folder: Path, start: str, goal: str, out: Path | None = None) -> Path:
         goal: the same.
         out: the figure; None: `plans/START-GOAL.png` in the folder.
     """
+    if out is not None and out.suffix.lower() != ".png":
+        raise sgm.InputError(f"--out is {out}: expected a name that ends in .png, since the figure is a PNG file")
     pyplot()
+    start, goal = start.strip(), goal.strip()
     memory = Agent(folder).memory
     ends = [_end(memory, text, name) for text, name in ((start, "START"), (goal, "GOAL"))]
     near = attachments(memory, *ends) if len(memory) else []

@@ -15,6 +15,7 @@ import sgm
 from sgm import data as sources
 from sgm.benchmarks.seeds import Purpose, seed_for
 from sgm.data.experience import OF_EACH_OBSERVATION
+from sgm.data.images import empty_folders
 
 from .environment import make_env
 from .folder import DATA
@@ -117,7 +118,9 @@ def _read(source: Source, settings: FitSettings) -> sgm.Experience:
     if source.kind == "ogbench":
         return sources.from_ogbench(source.name, settings.dataset_dir, seed=settings.seed)
     if source.kind == "images":
-        return sources.from_images(source.name, settings.size, every=settings.every)
+        for path in empty_folders(Path(source.name)):
+            print(f"left out: {path}, which has no images")
+        return sources.from_images(source.name, settings.size, every=settings.every, skip_empty=True)
     return sources.load(source.name)
 
 

@@ -384,3 +384,35 @@ def test_goals_under_another_name_are_named(copy: Path, capsys):
     assert "--goal-from NAME" in said and "goal_from=" not in said
     assert main([*command, "--goal-from", "target"]) == 0
     assert [result["episodes"] for result in results(copy)[0]["methods"].values()] == [2, 2]
+
+
+def test_starting_over_leaves_nothing_of_the_old_agent(copy: Path):
+    from sgm.fit.folder import claim
+    from sgm.fit.settings import FitSettings
+
+    claim(copy, f"gym:{WORLD}", FitSettings(), resume=False)
+    assert set(contents(copy)) <= {"settings.json"}
+
+
+def test_coordinates_of_a_plan_may_be_negative(copy: Path, capsys):
+    for command in (["-0.1,0.2", "0.9,0.9"], ["0.9,0.9", "-.1,0.2"], ["--", "-0.1,0.2", "0.9,0.9"]):
+        assert main(["plan", str(copy), *command]) == 0
+    assert capsys.readouterr().out.count("plan of") == 3 and (copy / "plans" / "_0.1,0.2-0.9,0.9.png").exists()
+
+
+def test_a_figure_of_another_kind_is_refused(copy: Path, tmp_path: Path, capsys):
+    assert main(["plan", str(copy), "0", "1", "--out", str(tmp_path / "plan.txt")]) == 2
+    assert ".png" in capsys.readouterr().err and not (tmp_path / "plan.txt").exists()
+
+
+def test_an_empty_folder_among_walks_is_left_out(walks: Path, tmp_path: Path, capsys):
+    import shutil
+
+    from sgm.fit.settings import FitSettings
+    from sgm.fit.source import open_source, parse_source
+
+    folder = Path(shutil.copytree(walks, tmp_path / "walks"))
+    (folder / "empty").mkdir()
+    data = open_source(parse_source(f"images:{folder}"), FitSettings(), tmp_path / "out", True)
+    assert data is not None and data.number_of_episodes == 3
+    assert f"left out: {folder / 'empty'}" in capsys.readouterr().out
