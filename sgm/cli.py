@@ -23,7 +23,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        options = _parser(given).parse_args(given)  # loads the benchmarks, which takes a second
+        options = _parser(given).parse_args(fit_commands.readable(given))  # loads the benchmarks, which takes a second
         options.command = shlex.join(["sgm", *given])
         return options.run(options) or 0
     except BrokenPipeError:  # whoever read what we print has seen enough

@@ -43,7 +43,11 @@ class _Video(NamedTuple):
 
 
 def from_images(
-    folder: str | os.PathLike[str], size: int | tuple[int, int] | None = None, *, every: int = 1
+    folder: str | os.PathLike[str],
+    size: int | tuple[int, int] | None = None,
+    *,
+    every: int = 1,
+    skip_empty: bool = False,
 ) -> Experience:
     """Walks from a folder: each sub-folder of images is one, in the order of their names (2.png before 10.png).
 
@@ -58,6 +62,7 @@ def from_images(
         folder: with PNG or JPEG images, grey or colour, in sub-folders or not; or with videos. Transparency is dropped.
         size: width and height to resize to, or one number for both; None: images must be of one size.
         every: keep every n-th image; `steps` then tell how many lie between.
+        skip_empty: leave out sub-folders without images beside others, see `empty_folders`; otherwise they are refused.
 
     Returns:
         Experience with (n, height, width) uint8 observations if all images are grey, else (n, height, width, 3).
@@ -68,7 +73,7 @@ def from_images(
     _require_pillow()
     walks = [
         [_count(walk, every)] if isinstance(walk, Path) else [_look(path) for path in walk[::every]]
-        for walk in _walks(root)
+        for walk in _walks(root, empty_folders(root) if skip_empty else [])
     ]
     side, grey = _common([part for walk in walks for part in walk], wanted)
     lengths = [sum(part.frames if isinstance(part, _Video) else 1 for part in walk) for walk in walks]
@@ -106,7 +111,16 @@ def _natural(path: Path) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
 
 
-def _walks(root: Path) -> list[list[Path] | Path]:
+def empty_folders(root: Path) -> list[Path]:
+    """Sub-folders without images or videos of their own, if others have some."""
+    if not root.is_dir():
+        return []
+    folders = sorted((path for path in root.iterdir() if path.is_dir() and path.name[0] != "."), key=_natural)
+    empty = [path for path in folders if not _walks_in(list(path.iterdir()))]
+    return empty if len(empty) < len(folders) else []
+
+
+def _walks(root: Path, left_out: Sequence[Path]) -> list[list[Path] | Path]:
     """Of each walk its image files in order, or its video file."""
     if root.is_file():
         if root.suffix.lower() not in VIDEOS:
@@ -115,7 +129,7 @@ def _walks(root: Path) -> list[list[Path] | Path]:
     if not root.is_dir():
         raise InputError(f"{root} does not exist: expected a folder with images, or with a sub-folder for each walk")
     inside = sorted((path for path in root.iterdir() if not path.name.startswith(".")), key=_natural)
-    folders = [path for path in inside if path.is_dir()]
+    folders = [path for path in inside if path.is_dir() and path not in left_out]
     own = _walks_in(inside)
     if own and folders:
         raise InputError(

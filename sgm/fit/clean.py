@@ -36,14 +36,15 @@ def clean(
         folder: of an agent.
         settings: what to do. More steps than before go on; other settings are refused.
         command: what results say made them.
-        resume: go on from where the memory is; otherwise start over from the memory as it was built.
+        resume: go on from where the memory is; otherwise start over from the memory as it was built. What was cleaned
+            before is replaced once the first part is finished.
         progress: show progress bars.
     """
     folder = Path(folder)
-    if not resume:
-        _start_over(folder)
-    state = _read_state(folder, settings)
-    agent = Agent(folder)
+    anew = not resume and (folder / BUILT).is_file()
+    # What was cleaned before stays until the first part of a new cleanup is finished.
+    state = _first_state(settings) if anew else _read_state(folder, settings)
+    agent = Agent(folder, BUILT if anew else MEMORY)
     navigator = agent.require_controller("sgm cleanup")
     if state["done"] >= settings.steps:
         print(f"{state['done']:,} steps of cleanup are done: give more --steps to go on, or --no-resume to start over")
@@ -110,13 +111,19 @@ def _line(state: dict[str, Any]) -> str:
 # -- the state ---------------------------------------------------------------------------------------------------
 
 
+def _first_state(settings: CleanupSettings) -> dict[str, Any]:
+    """The state before any step."""
+    mine = {name: value for name, value in dataclasses.asdict(settings).items() if name != "steps"}
+    return {"done": 0, "settings": {**mine, "env_arg": list(settings.env_arg)}, "parts": []}
+
+
 def _read_state(folder: Path, settings: CleanupSettings) -> dict[str, Any]:
     """Steps done and parts so far; SGMError if they were made with other settings."""
-    mine = {name: value for name, value in dataclasses.asdict(settings).items() if name != "steps"}
-    mine["env_arg"] = list(settings.env_arg)
+    first = _first_state(settings)
+    mine = first["settings"]
     found = read_object(folder / "cleanup.json", {"done": COUNT, "settings": {}}, _REMEDY)
     if found is None:
-        return {"done": 0, "settings": mine, "parts": []}
+        return first
     theirs = found.get("settings") or {}
     if differing := [name for name in mine if theirs.get(name) != mine[name]]:
         raise sgm.SGMError(
@@ -137,9 +144,3 @@ def _take_over(folder: Path, done: int) -> None:
         (folder / _name(done)).replace(folder / MEMORY)
     for path in folder.glob("memory-[0-9]*.sgm"):
         path.unlink()
-
-
-def _start_over(folder: Path) -> None:
-    if (folder / BUILT).is_file():
-        (folder / "cleanup.json").unlink(missing_ok=True)
-        (folder / BUILT).replace(folder / MEMORY)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,13 @@ def add_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
         "plan": "a plan on an agent's memory, printed and drawn",
     }
     return {name: commands.add_parser(name, help=text) for name, text in about.items()}
+
+
+def readable(given: list[str]) -> list[str]:
+    """A command line in which argparse takes the negative coordinates of `sgm plan` for no options."""
+    if given[:1] != ["plan"]:
+        return given
+    return [f" {text}" if re.match(r"-[\d.][^=]*,", text) else text for text in given]
 
 
 def add_arguments(name: str, parser: argparse.ArgumentParser) -> None:
@@ -98,7 +106,7 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Plan on an agent's memory. START and GOAL are node numbers, image files, or coordinates such as 3.5,-1 "
         "(position, goal or observation). The plan is printed, and drawn as the images of its nodes, or as a map. "
-        "Before coordinates that begin with a minus write --, as in sgm plan AGENT -- -1,2 3,4."
+        "They may be negative: sgm plan AGENT -1,2 3,4."
     )
     _add_agent(parser)
     parser.add_argument("start", metavar="START", help="where the plan begins")

@@ -53,6 +53,8 @@ def evaluate(
                 methods[name] = result
                 write_json(path, {**about(agent, settings), **provenance(command), "methods": methods})
             print(line(name, methods[name]), flush=True)
+    except sgm.InputError as error:
+        raise sgm.InputError(str(error).replace("goal_from= names", "--goal-from NAME names")) from error
     finally:
         env.close()
     report = write_report(Path(folder))
@@ -63,7 +65,9 @@ def evaluate(
 def about(agent: Agent, settings: EvaluateSettings) -> dict[str, Any]:
     """What was evaluated, in which environment."""
     memory = agent.memory
+    other = {} if settings.goal_from is None else {"goal_from": settings.goal_from}
     return {
+        **other,
         "env": settings.env,
         "env_args": arguments(settings.env_arg),
         "seed": settings.seed,
@@ -104,6 +108,7 @@ def _parts(
                 seed=settings.seed + done,
                 options=[*tasks[turn:], *tasks[:turn]] if len(tasks) > 1 else None,
                 max_steps=settings.max_steps,
+                goal_from=settings.goal_from,
                 progress=progress,
             )
         seconds = (seconds * done + found.seconds_per_action * number) / (done + number)

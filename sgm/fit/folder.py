@@ -20,7 +20,7 @@ from typing import Any
 import sgm
 from sgm.benchmarks.checks import COUNT, NUMBER, SOME, TEXT, Each, Several, Shape
 from sgm.benchmarks.provenance import provenance
-from sgm.benchmarks.results import claim_folder, read_object, write_json
+from sgm.benchmarks.results import claim_folder, read_object, require_own_files, write_json
 
 # The class of each distance, and of the controller, in its module.
 DISTANCES = {
@@ -30,8 +30,10 @@ DISTANCES = {
     "closeness": ("sgm.distances.sptm", "ClosenessDistance"),
 }
 DISTANCE, CONTROLLER, MEMORY = "memory_distance.safetensors", "controller.safetensors", "memory.sgm"
-BUILT = "memory-built.sgm"
-_FILES = ("fit.json", "agent.json", "cleanup.json", "data.npz", DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
+BUILT, DATA, SETTINGS = "memory-built.sgm", "data.npz", "settings.json"
+SEEN = "seen.npz"  # where experience was made
+_MAY_DIFFER = {"device"}  # settings that a fit may be resumed without
+_FILES = ("fit.json", "agent.json", "cleanup.json", DATA, SEEN, DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
 _FOLDERS = ("data", "checkpoints", "evaluations", "plans", "cleanup", "figures")
 _CURVE: Shape = {**dict.fromkeys(("lags", "low", "median", "high"), Several(NUMBER)), "others": NUMBER}
 _QUALITY: Shape = {
@@ -60,21 +62,57 @@ _IN_RESULTS = ("success_rate", "seconds_per_action", "episodes", "ci95", "reason
 _REMEDY = "make the agent again with --no-resume, or in another folder"
 
 
-def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
-    """Take a folder for a source and settings; refuse one that holds something else."""
-    folder = Path(folder)
+def require_claimable(folder: Path, source: str, settings: Any, resume: bool) -> None:
+    """SGMError if a folder cannot be taken for a source and settings; nothing in it is changed."""
     _require_own(folder, source)
-    if not resume:
+    require_own_files(folder, _FOLDERS)
+    if resume:
+        _require_same(folder, _asked(source, settings))
+
+
+def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
+    """Take a folder for a source and settings, and remove what it holds unless that is resumed.
+
+    `require_claimable` refuses a folder that holds something else.
+    """
+    if not resume or not _holds_work(folder):
         for name in _FILES:
             (folder / name).unlink(missing_ok=True)
-    claim_folder(folder, {"source": source, **dataclasses.asdict(settings)}, (), _FOLDERS, resume=resume)
+    (folder / SETTINGS).unlink(missing_ok=True)  # `require_claimable` has compared them
+    claim_folder(folder, _asked(source, settings), (), _FOLDERS, resume=resume)
+
+
+def _asked(source: str, settings: Any) -> dict[str, Any]:
+    """What `settings.json` holds."""
+    asked: dict[str, Any] = plain({"source": source, **dataclasses.asdict(settings)})
+    return asked
+
+
+def _holds_work(folder: Path) -> bool:
+    """Whether a fit has left anything that took work: what was collected, a network, a checkpoint or a memory."""
+    kept = [folder / name for name in (DATA, DISTANCE, CONTROLLER, MEMORY)]
+    parts = [path for name in ("data", "checkpoints") for path in (folder / name).glob("*")]
+    return bool(parts) or any(path.exists() for path in kept)
+
+
+def _require_same(folder: Path, mine: dict[str, Any]) -> None:
+    """SGMError if a folder was made with other settings; the device may be another one."""
+    theirs = read_object(folder / SETTINGS, {}, _REMEDY)
+    if theirs is None or not _holds_work(folder):
+        return
+    names = {**mine, **theirs}.keys() - _MAY_DIFFER
+    if differing := sorted(name for name in names if theirs.get(name) != mine.get(name)):
+        raise sgm.SGMError(
+            f"{folder} holds a run with other settings ({', '.join(differing)} differ). Choose another folder with "
+            "--out, or start over in this one with --no-resume."
+        )
 
 
 def _require_own(folder: Path, source: str) -> None:
     """Refuse a folder with files that have the names of a fit's and are somebody else's, or the source's own."""
     if folder.exists() and Path(source).exists() and Path(source).resolve().is_relative_to(folder.resolve()):
         raise sgm.SGMError(f"the source {source} is in {folder}: choose another folder with --out")
-    settings = read_object(folder / "settings.json", {}, _REMEDY)
+    settings = read_object(folder / SETTINGS, {}, _REMEDY)
     foreign = [name for name in (*_FILES, *_FOLDERS) if (folder / name).exists()]
     if foreign and (settings is None or "source" not in settings):
         raise sgm.SGMError(
@@ -99,9 +137,9 @@ class Record:
         return found
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[dict[str, Any]]:
-        """Do a stage: facts to be filled in, kept with the time it took once it is over."""
-        begin, facts = time.monotonic(), dict[str, Any]()
+    def stage(self, name: str, begin: float | None = None) -> Iterator[dict[str, Any]]:
+        """Do a stage: facts to be filled in, kept with the time it took since `begin` once it is over."""
+        begin, facts = time.monotonic() if begin is None else begin, dict[str, Any]()
         yield facts
         self.stages[name] = {**facts, "seconds": round(time.monotonic() - begin, 1)}
         self.content = {**provenance(self.command), "stages": self.stages}
@@ -111,20 +149,20 @@ class Record:
 class Agent:
     """An agent, or a memory alone, read from a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        """Read networks and memory."""
+    def __init__(self, folder: Path, memory: str = MEMORY) -> None:
+        """Read networks and memory; `memory` is the file that the memory is in, `MEMORY` or `BUILT`."""
         self.folder = Path(folder)
-        if not (self.folder / MEMORY).is_file():
+        if not (self.folder / memory).is_file():
             raise sgm.StoreError(
                 f"{folder} holds no {MEMORY}: give the folder of an agent, made with sgm fit SOURCE --out {folder}"
             )
         self.record = Record(self.folder)  # read before any work is done
         self.navigator: sgm.Navigator | None = None
         if (self.folder / "agent.json").is_file():
-            self.navigator = sgm.Navigator.load(self.folder)
+            self.navigator = sgm.Navigator.load(self.folder, memory=memory)
             self.memory = self.navigator.memory
         else:
-            self.memory = sgm.SparseGraphicalMemory.load(self.folder / MEMORY, self._distance())
+            self.memory = sgm.SparseGraphicalMemory.load(self.folder / memory, self._distance())
 
     def _distance(self) -> Any:
         kind = (self.record.stages.get("distance") or {}).get("kind")
@@ -135,9 +173,15 @@ class Agent:
     def require_controller(self, what: str) -> sgm.Navigator:
         """The agent that acts; InputError if there is only a memory."""
         if self.navigator is None:
+            lacks = f"{self.folder} holds a memory without a controller, which can plan but not act: "
+            if (self.record.stages.get("experience") or {}).get("actions") is not None:
+                raise sgm.InputError(
+                    f"{lacks}it was made with --no-controller. For {what} run sgm fit again without that, in another "
+                    "folder, or in this one with --no-resume"
+                )
             raise sgm.InputError(
-                f"{self.folder} holds a memory without a controller, which can plan but not act: {what} needs an agent "
-                "made from a source with actions (gym:, minari:, ogbench:, or an .npz with actions)"
+                f"{lacks}{what} needs an agent made from a source with actions (gym:, minari:, ogbench:, or an .npz "
+                "with actions)"
             )
         return self.navigator
 

@@ -19,7 +19,7 @@ from sgm.errors import MissingExtra
 from . import source as sources
 from .build import build
 from .distance import distance_curve, distance_report
-from .folder import CONTROLLER, DISTANCE, DISTANCES, MEMORY, Record, claim, load_distance, plain
+from .folder import CONTROLLER, DISTANCE, DISTANCES, MEMORY, Record, claim, load_distance, plain, require_claimable
 from .report import keep_places, write_report
 from .settings import FitSettings
 from .source import Source
@@ -49,10 +49,13 @@ class Fit:
             progress: show progress bars.
         """
         self.source: Source = sources.parse_source(source)
-        self.settings, self.out, self.progress = settings, Path(out), progress
+        self.settings, self.out, self.progress, self.begin = settings, Path(out), progress, time.monotonic()
         require_extras()
+        require_device(settings.device)
+        require_claimable(self.out, str(self.source), settings, resume)
+        self.data = sources.open_source(self.source, settings, self.out, resume)
         claim(self.out, str(self.source), settings, resume)
-        self.record, self.begin = Record(self.out, command), time.monotonic()
+        self.record = Record(self.out, command)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the path of the report."""
@@ -71,8 +74,10 @@ class Fit:
         print(f"{time.monotonic() - self.begin:5.0f} s  {text}", flush=True)
 
     def _experience(self) -> sgm.Experience:
-        with self._stage("experience") as facts:
-            data = sources.read(self.source, self.settings, self.out, self.progress)
+        with self._stage("experience", self.begin) as facts:
+            data = self.data
+            if data is None:
+                data = sources.collect(self.source, self.settings, self.out, self.progress)
             found, known = _about(data), dict(facts)
             if differing := [name for name in found if name in known and known[name] != found[name]]:
                 raise sgm.SGMError(
@@ -142,11 +147,11 @@ class Fit:
             **more,
         )
 
-    def _stage(self, name: str) -> Any:
-        """A stage whose facts are kept, unless they are already."""
+    def _stage(self, name: str, begin: float | None = None) -> Any:
+        """A stage whose facts are kept, unless they are already; `begin`: when its work began, if that was before."""
         if name in self.record.stages:
             return contextlib.nullcontext(dict(self.record.stages[name]))
-        return self.record.stage(name)
+        return self.record.stage(name, begin)
 
     def _has(self, stage: str, file: str) -> bool:
         """Whether a stage is finished; if only its file is missing, it is done again."""
@@ -158,15 +163,24 @@ class Fit:
         (self.out / "checkpoints" / f"{name}.safetensors").unlink(missing_ok=True)
 
     def _next_steps(self) -> str:
-        if (self.out / CONTROLLER).exists():
-            env = self.source.env or "ID"
-            if self.source.kind == "gym" and self.record.stages["experience"]["goals"] is None:
-                return (
-                    f"\n{env} gives no goals with its observations, so sgm evaluate and cleanup need an environment "
-                    f"that does, or that tells them in info['goal'].\nnext:  sgm plan {self.out} START GOAL"
-                )
-            return f"\nnext:  sgm evaluate {self.out} --env {env}\n       sgm cleanup {self.out} --env {env}"
-        return f"\nnext:  sgm plan {self.out} START GOAL   (node numbers, or image files)"
+        seen = self.record.stages["experience"]
+        plan = f"sgm plan {self.out} START GOAL   ({self._ends(seen)})"
+        if not (self.out / CONTROLLER).exists():
+            return f"\nnext:  {plan}"
+        env = self.source.env or "ID"
+        cleanup = f"sgm cleanup {self.out} --env {env}"
+        if self.source.kind == "gym" and seen["goals"] is None:
+            return (
+                f"\n{env} gives no goals with its observations: sgm evaluate needs an environment that does, or that "
+                f"tells them in info['goal'], or --goal-from NAME.\nnext:  {plan}\n       {cleanup}"
+            )
+        return f"\nnext:  sgm evaluate {self.out} --env {env}\n       {cleanup}"
+
+    def _ends(self, seen: dict[str, Any]) -> str:
+        """What `sgm plan` takes for START and GOAL here."""
+        if len(seen["shape"]) > 1:
+            return "node numbers, or image files"
+        return "node numbers, or coordinates such as 3.5,-1" if seen["shape"] not in ([], [1]) else "node numbers"
 
 
 def require_extras() -> None:
@@ -175,6 +189,13 @@ def require_extras() -> None:
         if importlib.util.find_spec(module) is None:
             raise MissingExtra("sgm fit", "learn", ModuleNotFoundError(name=module))
     pyplot()
+
+
+def require_device(name: str) -> None:
+    """InputError if this machine has no such device."""
+    from sgm.learning.device import resolve_device
+
+    resolve_device(name)
 
 
 def _about(data: sgm.Experience) -> dict[str, Any]:

@@ -12,12 +12,13 @@ import sgm
 from sgm.benchmarks.plots import pyplot
 from sgm.benchmarks.results import read_arrays
 from sgm.errors import MissingExtra
+from sgm.memory.distance import far_of
 from sgm.memory.given import ACHIEVED_GOAL, POSITION
 
 from . import figures
-from .folder import Agent
+from .folder import SEEN, Agent
 from .layout import lay_out
-from .report import SEEN, plan_titles
+from .report import plan_titles
 
 _ACCEPTED = "a node number, an image file, or coordinates such as 3.5,-1"
 
@@ -36,6 +37,14 @@ class End(NamedTuple):
     value: NDArray[Any] | None = None
 
 
+class _Nearest(NamedTuple):
+    """The nearest node of an end, and how far it is from it, in "map units" or "steps"."""
+
+    node: int
+    gap: float
+    unit: str
+
+
 def plan(folder: Path, start: str, goal: str, out: Path | None = None) -> Path:
     """Plan on the memory of a folder, print the plan and draw it; the path of the figure.
 
@@ -45,11 +54,15 @@ def plan(folder: Path, start: str, goal: str, out: Path | None = None) -> Path:
         goal: the same.
         out: the figure; None: `plans/START-GOAL.png` in the folder.
     """
+    if out is not None and out.suffix.lower() != ".png":
+        raise sgm.InputError(f"--out is {out}: expected a name that ends in .png, since the figure is a PNG file")
     pyplot()
+    start, goal = start.strip(), goal.strip()
     memory = Agent(folder).memory
     ends = [_end(memory, text, name) for text, name in ((start, "START"), (goal, "GOAL"))]
+    near = attachments(memory, *ends) if len(memory) else []
     found = make_plan(memory, *ends)
-    print(found)
+    print("\n".join([str(found), *near]))
     path = out or Path(folder) / "plans" / f"{_short(start)}-{_short(goal)}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
     draw(path, Path(folder), memory, found, *ends)
@@ -83,18 +96,83 @@ def _same_space(memory: sgm.SparseGraphicalMemory, start: NDArray[Any], goal: ND
 
 
 def _node(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool) -> int:
-    return _nearest(memory, end, as_goal) if end.node is None else end.node
+    return _nearest(memory, end, as_goal).node if end.node is None else end.node
 
 
-def _nearest(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool) -> int:
-    """The node nearest to an observation or a place."""
-    value = np.asarray(end.value)
+def _places(memory: sgm.SparseGraphicalMemory, shape: tuple[int, ...]) -> NDArray[Any] | None:
+    """Positions or goals of nodes, (V, ...), that a value of this shape is compared with; None if there are none."""
     for name in (POSITION, ACHIEVED_GOAL):
         places = memory.attributes.get(name)
-        if places is not None and places.shape[1:] == value.shape:
-            return int(np.linalg.norm(places.reshape(len(places), -1) - value.ravel(), axis=1).argmin())
+        if places is not None and places.shape[1:] == shape:
+            return np.asarray(places)
+    return None
+
+
+def _nearest(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool, by_steps: bool = False) -> _Nearest:
+    """The node nearest to a place, in map units, or to an observation, in steps."""
+    value = np.asarray(end.value)
+    places = None if by_steps else _places(memory, value.shape)
+    if places is not None:
+        gaps = np.linalg.norm(places.reshape(len(places), -1) - value.ravel(), axis=1)
+        return _Nearest(int(gaps.argmin()), float(gaps.min()), "map units")
     near = memory.localise(value[None], as_goals=as_goal)
-    return int(np.asarray(near.node).ravel()[0])
+    return _Nearest(int(np.asarray(near.node).ravel()[0]), float(np.asarray(near.distance).ravel()[0]), "steps")
+
+
+def attachments(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> list[str]:
+    """How far each end that is no node is from its nearest node, a line each; InputError if it is off the map."""
+    both = start.value is not None and goal.value is not None
+    by_steps = both and _same_space(memory, np.asarray(start.value), np.asarray(goal.value))
+    lines = []
+    for name, end in (("START", start), ("GOAL", goal)):
+        if end.value is None:
+            continue
+        near = _nearest(memory, end, name == "GOAL", by_steps)
+        _require_on_map(memory, name, end, near)
+        line, usual = (
+            f"{name} is {near.gap:.3g} {near.unit} from node {near.node}, its nearest",
+            _usual(memory, near, end),
+        )
+        if near.gap > usual:
+            line += f". Warning: that is far, edges are up to {usual:.3g} {near.unit}; nothing like {end.text} was seen"
+        lines.append(line)
+    return lines
+
+
+def _usual(memory: sgm.SparseGraphicalMemory, near: _Nearest, end: End) -> float:
+    """The length of a long edge: MaxDist in steps, or what 95 % of edges are under in map units."""
+    places, edges = _places(memory, np.asarray(end.value).shape), memory.edges()
+    if near.unit == "steps" or places is None:
+        return float(memory.settings.max_dist)
+    if not len(edges.source):
+        return np.inf
+    flat = places.reshape(len(places), -1)
+    return float(np.quantile(np.linalg.norm(flat[edges.source] - flat[edges.target], axis=1), 0.95))
+
+
+def _require_on_map(memory: sgm.SparseGraphicalMemory, name: str, end: End, near: _Nearest) -> None:
+    """InputError for coordinates far outside those of all nodes, and where the distance is clipped."""
+    value = np.asarray(end.value)
+    places = _places(memory, value.shape) if near.unit == "map units" else None
+    if places is None and memory.settings.keep_observations and memory.observations.ndim == 2:
+        places = memory.observations
+    if places is not None and value.ndim == 1:
+        low, high = (np.asarray(each, np.float64) for each in (places.min(axis=0), places.max(axis=0)))
+        if (np.maximum(low - value, value - high) > np.maximum(high - low, 1e-9)).any():
+            raise sgm.InputError(
+                f"{name} is {end.text}, {near.gap:.3g} {near.unit} from the nearest node and off the map: nodes are "
+                f"from {_listed(low)} to {_listed(high)}"
+            )
+    far = far_of(memory.distance)
+    if near.unit == "steps" and far is not None and near.gap >= far:
+        raise sgm.InputError(
+            f"{name} is {end.text}, {near.gap:.3g} steps or more from every node, where the distance is clipped: give "
+            f"an observation like those of the source, or {_ACCEPTED}"
+        )
+
+
+def _listed(values: NDArray[np.float64]) -> str:
+    return ",".join(f"{value:.3g}" for value in values)
 
 
 def _end(memory: sgm.SparseGraphicalMemory, text: str, name: str) -> End:

@@ -14,11 +14,10 @@ from sgm.benchmarks.results import read_arrays, read_json, write_arrays
 from sgm.benchmarks.tables import NONE, Cell, Table
 
 from . import figures
-from .folder import MEMORY, Record, evaluations
+from .folder import MEMORY, SEEN, Record, evaluations
 from .layout import Floats, Layout, lay_out, longest_plan, places_of
 from .settings import used_by
 
-SEEN = "seen.npz"
 _MOST_SEEN = 6_000  # observations that are drawn
 _FACTS = {
     "observations": "observations",

@@ -61,6 +61,13 @@ class EvaluateSettings:
     envs: int = count(20, "environments that are stepped at once", EVALUATION)
     seed: int = option(0, "of starts and goals: episode i begins with seed + i", EVALUATION, least=0, metavar="N")
     controller: bool = option(True, "evaluate the controller alone, too", EVALUATION)
+    goal_from: str | None = option(
+        None,
+        "the entry of Dict observations, or of info when an episode begins, that is the goal (default: desired_goal, "
+        "otherwise info's goal)",
+        EVALUATION,
+        metavar="NAME",
+    )
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be meant."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +15,10 @@ import sgm
 from sgm import data as sources
 from sgm.benchmarks.seeds import Purpose, seed_for
 from sgm.data.experience import OF_EACH_OBSERVATION
+from sgm.data.images import empty_folders
 
 from .environment import make_env
+from .folder import DATA
 from .settings import FitSettings, arguments
 
 ACCEPTED = (
@@ -74,10 +78,32 @@ def _require_experience(path: Path) -> None:
         )
 
 
-def read(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
-    """The experience of a source; what is collected is kept in the folder."""
+def open_source(source: Source, settings: FitSettings, folder: Path, resume: bool) -> sgm.Experience | None:
+    """The experience of a source; None if it is still to be collected, after one step that shows that this works.
+
+    Nothing is written, so that a source that cannot be used does no harm.
+
+    Args:
+        source: where experience comes from.
+        settings: what to do with it.
+        folder: of the agent.
+        resume: what was collected into the folder before is used; then the environment is not tried.
+    """
+    with _options_named():
+        if source.kind != "gym":
+            return _read(source, settings)
+        if not (resume and (folder / DATA).is_file()):
+            env, _ = make_env(source.name, 1, arguments(settings.env_arg))
+            with contextlib.closing(env):
+                _collect_part(env, source.name, settings, 1, 0, False)
+        return None
+
+
+@contextlib.contextmanager
+def _options_named() -> Iterator[None]:
+    """Errors of the library with options of the command in the place of arguments."""
     try:
-        return _read(source, settings, folder, progress)
+        yield
     except sgm.InputError as error:
         text = str(error)
         for word, option in _OPTIONS.items():
@@ -85,24 +111,30 @@ def read(source: Source, settings: FitSettings, folder: Path, progress: bool) ->
         raise sgm.InputError(text) from error
 
 
-def _read(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
-    if source.kind == "gym":
-        return _collect(source.name, settings, folder, progress)
+def _read(source: Source, settings: FitSettings) -> sgm.Experience:
     if source.kind == "minari":
         keys = {"key": settings.key, "position_key": settings.position_key, "download": settings.download}
         return sources.from_minari(source.name, **keys)  # type: ignore[arg-type]
     if source.kind == "ogbench":
         return sources.from_ogbench(source.name, settings.dataset_dir, seed=settings.seed)
     if source.kind == "images":
-        return sources.from_images(source.name, settings.size, every=settings.every)
+        for path in empty_folders(Path(source.name)):
+            print(f"left out: {path}, which has no images")
+        return sources.from_images(source.name, settings.size, every=settings.every, skip_empty=True)
     return sources.load(source.name)
 
 
 # -- collecting in parts, so that an interrupted one goes on -----------------------------------------------------
 
 
+def collect(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
+    """The experience of a `gym:` source, kept in the folder, as far as it is not there yet."""
+    with _options_named():
+        return _collect(source.name, settings, folder, progress)
+
+
 def _collect(name: str, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
-    whole = folder / "data.npz"
+    whole = folder / DATA
     if whole.is_file():
         return sources.load(whole)
     parts = [folder / "data" / f"part-{number}.npz" for number in range(-(-settings.steps // PART))]

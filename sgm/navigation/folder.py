@@ -71,6 +71,7 @@ def load(
     memory_distance: Any = None,
     memory_features: Any = None,
     look: Any = None,
+    memory: str = "memory.sgm",
 ) -> Navigator:
     """The agent of a folder.
 
@@ -82,6 +83,7 @@ def load(
         memory_distance: takes the place of the memory's distance.
         memory_features: takes the place of the memory's feature function.
         look: for an agent with odometry, see `Navigator`.
+        memory: the file in the folder that the memory is read from.
     """
     folder = Path(folder)
     content = _read(folder / "agent.json")
@@ -95,10 +97,10 @@ def load(
     networks = {name: _network(name, content["networks"].get(name), folder, own) for name, own in given.items()}
     if content.get("look") and look is None:
         raise InputError(f"the agent in {folder} looks to know where it is: give look=, see sgm.Navigator")
-    memory = SparseGraphicalMemory.load(folder / "memory.sgm", networks["memory_distance"], networks["memory_features"])
+    graph = SparseGraphicalMemory.load(folder / memory, networks["memory_distance"], networks["memory_features"])
     settings = {name: content["settings"][name] for name in PLAIN if name in content["settings"]}
     try:
-        return kind(memory, networks["controller"], distance=networks["distance"], look=look, **parts, **settings)
+        return kind(graph, networks["controller"], distance=networks["distance"], look=look, **parts, **settings)
     except TypeError as error:
         raise StoreError(f"{folder / 'agent.json'} does not describe an agent: {error}") from error
 

@@ -33,3 +33,18 @@ class Room(gymnasium.Env):
 
 
 gymnasium.register("SgmTestRoom-v0", entry_point=Room, max_episode_steps=30)
+
+
+class OtherGoals(gymnasium.ObservationWrapper):
+    """The room, with its goal under another name."""
+
+    def __init__(self, env: gymnasium.Env) -> None:
+        super().__init__(env)
+        known: Any = env.observation_space
+        self.observation_space = spaces.Dict({"observation": known["observation"], "target": known["desired_goal"]})
+
+    def observation(self, observation: Any) -> dict[str, Any]:
+        return {"observation": observation["observation"], "target": observation["desired_goal"]}
+
+
+gymnasium.register("SgmTestTarget-v0", entry_point=lambda: OtherGoals(Room()), max_episode_steps=30)

@@ -245,6 +245,8 @@ def test_an_environment_without_goals_is_told_apart(tmp_path: Path, capsys):
     assert main(["fit", "gym:CartPole-v1", "--out", str(tmp_path / "cart"), *TINY]) == 0
     shown = capsys.readouterr().out
     assert "gives no goals" in shown and "sgm plan" in shown and "sgm evaluate tmp" not in shown
+    assert "evaluate and cleanup need" not in shown and f"sgm cleanup {tmp_path / 'cart'} --env CartPole-v1" in shown
+    assert main(["cleanup", str(tmp_path / "cart"), "--env", "CartPole-v1", "--steps", "20", "--no-progress"]) == 0
 
 
 def test_advice_is_given_in_options_of_the_command(walks: Path, tmp_path: Path, capsys):
@@ -285,3 +287,132 @@ def test_every_option_has_help(command: str, capsys):
         main([command, "--help"])
     shown = capsys.readouterr().out
     assert "AGENT" in shown and "(default: )" not in shown
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["gym:Bogus-v0"],
+        [f"gym:{WORLD}", "--env-arg", "bogus=1"],
+        [f"gym:{WORLD}", "--key", "bogus"],
+        [f"gym:{WORLD}", "--device", "cuda:99"],
+        ["ogbench:bogus-v0"],
+        ["bad.npz"],
+        ["images:empty"],
+    ],
+)
+def test_a_source_or_device_that_cannot_be_used_removes_nothing(copy: Path, wrong: list[str], monkeypatch, capsys):
+    monkeypatch.chdir(copy.parent)
+    Path("bad.npz").write_bytes(b"nothing")
+    Path("empty").mkdir()
+    before = contents(copy)
+    assert main(["fit", *wrong, "--out", str(copy), *TINY, "--no-resume"]) == 2
+    assert "mistake in sgm" not in capsys.readouterr().err
+    assert contents(copy) == before
+
+
+@pytest.mark.parametrize("wrong", ["Bogus-v0", "CartPole-v1"])
+def test_a_cleanup_that_cannot_start_over_keeps_what_was_cleaned(copy: Path, wrong: str, capsys):
+    command = ["cleanup", str(copy), "--envs", "2", "--no-progress", "--steps", "40", "--env"]
+    assert main([*command, WORLD]) == 0
+    before = contents(copy)
+    assert main([*command, wrong, "--no-resume"]) == 2
+    assert "mistake in sgm" not in capsys.readouterr().err
+    assert contents(copy) == before
+
+
+def test_a_fit_that_failed_with_nothing_made_does_not_stand_in_the_way_of_another(agent: Path, tmp_path: Path, capsys):
+    source, out = tmp_path / "mine.npz", tmp_path / "out"
+    how = ["--out", str(out), "--iterations", "5", "--no-progress", "--no-controller"]
+    data = sgm.data.load(agent / "data.npz")
+    np.savez(source, observations=np.zeros(6, np.float32), episodes=np.zeros(6, int))
+    assert main(["fit", str(source), *how]) == 2  # read, and then of no use
+    assert main(["fit", "gym:Bogus-v0", *how]) == 2
+    sgm.data.save(data, source)
+    assert main(["fit", str(source), *how]) == 0
+    assert main(["fit", str(source), *how, "--seed", "1"]) == 2
+    assert "seed differ" in capsys.readouterr().err
+
+
+def test_another_device_is_no_reason_to_refuse(copy: Path, capsys):
+    before = (copy / "memory.sgm").read_bytes()
+    assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY, "--device", "bogus", "--seed", "1"]) == 2
+    assert "device is 'bogus'" in capsys.readouterr().err
+    assert main(["fit", f"gym:{WORLD}", "--out", str(copy), *TINY, "--device", "cpu"]) == 0
+    assert (copy / "memory.sgm").read_bytes() == before
+
+
+def test_a_plan_says_how_far_its_ends_are_from_their_nodes_and_refuses_what_is_off_the_map(copy: Path, capsys):
+    assert main(["plan", str(copy), "0.1,0.1", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "START is" in shown and "map units from node" in shown and "GOAL is" not in shown and "Warning" not in shown
+    assert main(["plan", str(copy), "0", "1.9,1.9"]) == 0
+    assert "Warning: that is far" in capsys.readouterr().out
+    assert main(["plan", str(copy), "1000,1000", "0.5,0.5"]) == 2
+    said = capsys.readouterr().err
+    assert "START is 1000,1000" in said and "off the map" in said
+
+
+def test_a_plan_from_beyond_the_distance_is_refused(image_memory: Path, walks: Path, monkeypatch, capsys):
+    ends = [str(walks / "0" / "2.png"), str(walks / "1" / "30.png")]
+    assert main(["plan", str(image_memory), *ends]) == 0
+    assert "steps from node" in capsys.readouterr().out
+    monkeypatch.setattr("sgm.fit.plan.far_of", lambda distance: 0.0)
+    assert main(["plan", str(image_memory), *ends]) == 2
+    assert "clipped" in capsys.readouterr().err
+
+
+def test_a_memory_made_without_its_controller_says_how_to_get_one(agent: Path, tmp_path: Path, capsys):
+    out = tmp_path / "memory"
+    how = ["--out", str(out), "--iterations", "5", "--no-progress", "--no-controller"]
+    assert main(["fit", str(agent / "data.npz"), *how]) == 0
+    shown = capsys.readouterr().out
+    assert "coordinates such as" in shown and "image files" not in shown
+    assert main(["evaluate", str(out), "--env", WORLD]) == 2
+    said = capsys.readouterr().err
+    assert "--no-controller" in said and "source with actions" not in said
+
+
+def test_goals_under_another_name_are_named(copy: Path, capsys):
+    command = ["evaluate", str(copy), "--env", "SgmTestTarget-v0", "--episodes", "2", "--envs", "2", "--no-progress"]
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "--goal-from NAME" in said and "goal_from=" not in said
+    assert main([*command, "--goal-from", "target"]) == 0
+    assert [result["episodes"] for result in results(copy)[0]["methods"].values()] == [2, 2]
+
+
+def test_starting_over_leaves_nothing_of_the_old_agent(copy: Path):
+    from sgm.fit.folder import claim
+    from sgm.fit.settings import FitSettings
+
+    claim(copy, f"gym:{WORLD}", FitSettings(), resume=False)
+    assert set(contents(copy)) <= {"settings.json"}
+
+
+def test_coordinates_of_a_plan_may_be_negative(copy: Path, capsys):
+    for command in (["-0.1,0.2", "0.9,0.9"], ["0.9,0.9", "-.1,0.2"], ["--", "-0.1,0.2", "0.9,0.9"]):
+        assert main(["plan", str(copy), *command]) == 0
+    assert capsys.readouterr().out.count("plan of") == 3 and (copy / "plans" / "_0.1,0.2-0.9,0.9.png").exists()
+
+
+def test_a_figure_of_another_kind_is_refused(copy: Path, tmp_path: Path, capsys):
+    assert main(["plan", str(copy), "0", "1", "--out", str(tmp_path / "plan.txt")]) == 2
+    assert ".png" in capsys.readouterr().err and not (tmp_path / "plan.txt").exists()
+
+
+def test_an_empty_folder_among_walks_is_left_out(walks: Path, tmp_path: Path, capsys):
+    import shutil
+
+    from sgm.fit.settings import FitSettings
+    from sgm.fit.source import open_source, parse_source
+
+    folder = Path(shutil.copytree(walks, tmp_path / "walks"))
+    (folder / "empty").mkdir()
+    data = open_source(parse_source(f"images:{folder}"), FitSettings(), tmp_path / "out", True)
+    assert data is not None and data.number_of_episodes == 3
+    assert f"left out: {folder / 'empty'}" in capsys.readouterr().out
