@@ -9,7 +9,8 @@
    nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a.
 5. k: the fewest successors that leave the graph connected and its ways hardly longer than without the filter.
 6. The memory is built over all observations, or over as many as asked for. Edges in time weigh at least what the
-   distance says: an episode passes from one node to the next in a step, but nodes are further apart than that.
+   distance says, up to MaxDist: an episode passes from one node to the next in a step, but nodes are further apart than
+   that. An edge is longer than MaxDist only where the data itself has a gap of more steps.
 
 It sees observations, distances and recorded actions, and never an outcome of navigation. Which edges walls block cannot
 be seen from data: an agent finds out, see `sgm.cleanup`.

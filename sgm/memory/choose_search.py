@@ -12,12 +12,12 @@ from scipy.sparse.csgraph import dijkstra
 
 from sgm.progress import progress_bar
 
-from .arrays import Ints
+from .arrays import Bools, Ints
 from .build import Builder
 from .choose_measures import Rows, measure_distance, measure_reach
 from .distance import Distance, far_of, paired
 from .events import EventLog
-from .graph import Graph
+from .graph import MOST_BETWEEN, Graph
 from .nodes import Nodes
 from .planner import Planner
 from .policies import FirstFailure
@@ -288,15 +288,35 @@ class Search:
             tau_a = coarser
 
     def _weigh_passages(self, builder: Builder) -> None:
-        """Let edges in time weigh what the distance says, if that is more than the steps that an episode took.
+        """Let edges in time weigh what the distance says, MaxDist at most, if that is more than an episode took.
 
         An episode goes from the last observation in one node to the first in the next, in a step. From node to node it
-        is as far as the nodes are large; plans that add up single steps are several times too short.
+        is as far as the nodes are large; plans that add up single steps are several times too short. Nodes reach about
+        τ_a around them, half of MaxDist: where the distance says more than MaxDist, or is clipped, it contradicts the
+        episode that passed.
         """
-        graph, nodes = builder.graph, builder.nodes.embedding
+        graph, nodes, longest = builder.graph, builder.nodes.embedding, builder.settings.max_dist
         edges = np.flatnonzero(graph.temporal.values > 0)
         if not len(edges):
             return
         steps = paired(self.distance, nodes[graph.source.values[edges]], nodes[graph.target.values[edges]])
-        took = np.maximum(graph.temporal.values[edges], np.ceil(steps))
-        graph.set_temporal(edges, np.minimum(took, np.iinfo(np.uint8).max).astype(np.uint8))
+        took = graph.temporal.values[edges]
+        far = steps > longest
+        weights = np.maximum(took, np.where(far, math.floor(longest), np.ceil(steps)))
+        graph.set_temporal(edges, np.minimum(weights, MOST_BETWEEN).astype(np.uint8))
+        self._explain_passages(far, took > longest, weights > MOST_BETWEEN, longest)
+
+    def _explain_passages(self, far: Bools, slow: Bools, cut: Bools, longest: float) -> None:
+        """Say which of the (m,) edges in time weigh something else than the distance of their ends."""
+        if far.any():
+            self.say(
+                f"{far.sum():,} of {len(far):,} edges in time count as MaxDist: the distance says more of their ends, "
+                "but an episode went from one to the other."
+            )
+        if slow.any():
+            self.say(
+                f"{slow.sum():,} edges in time are longer than MaxDist, {longest:.4g}: so many steps are between the "
+                "observations that they join."
+            )
+        if cut.any():
+            self.say(f"{cut.sum():,} edges in time count as {MOST_BETWEEN} steps, the most that a memory keeps.")

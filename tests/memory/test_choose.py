@@ -139,14 +139,46 @@ def test_maxdist_stays_below_where_the_distance_is_clipped_however_far_the_contr
     assert begin(max_dist=12.0).max_dist == 12.0  # who asks for it gets it
 
 
-@pytest.mark.parametrize("thinned", [1, 5])
-def test_plans_count_the_steps_between_nodes_and_not_between_their_nearest_observations(thinned):
+@pytest.mark.parametrize(("thinned", "least"), [(1, 0.9), (5, 0.8)])
+def test_plans_count_the_steps_between_nodes_and_not_between_their_nearest_observations(thinned, least):
     memory = choose(Plane(far=15.0), data=DATA[::thinned]).memory
     edges, places = memory.edges(), memory.embeddings
     apart = np.linalg.norm(places[edges.source] - places[edges.target], axis=1)
-    assert (edges.weight >= np.minimum(apart, 15) - 1e-4).all()
+    assert (edges.weight >= np.minimum(apart, int(memory.settings.max_dist)) - 1e-4).all()
     plan = memory.plan([1.0, 1.0], [19.0, 19.0])
-    assert 18 * 2**0.5 * 0.9 <= plan.total <= 18 * 2**0.5 * 1.5
+    assert 18 * 2**0.5 * least <= plan.total <= 18 * 2**0.5 * 1.5
+
+
+class Torn(Plane):
+    """Steps in the plane, but clipped from one half to the other: an error that episodes contradict."""
+
+    def __call__(self, starts, goals):
+        return np.where((starts[:, :1] < 10) != (goals[:, 0] < 10), self.limit, super().__call__(starts, goals))
+
+
+def test_edges_in_time_are_no_longer_than_maxdist_where_the_distance_is_clipped():
+    choice = choose(Torn(far=15.0, noise=0.3), max_dist=5.5, k=None)
+    edges, places = choice.memory.edges(), choice.memory.embeddings
+    across = (places[edges.source, 0] < 10) != (places[edges.target, 0] < 10)
+    assert across.any() and (edges.weight[across] == 5).all() and edges.weight.max() <= 5.5
+    assert any("edges in time count as MaxDist" in reason for reason in choice.why)
+
+
+@pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")  # over ten steps the distance varies much
+def test_gaps_in_the_data_that_are_longer_than_maxdist_are_told():
+    sparse = DATA[::10]
+    choice = choose(Plane(), data=sparse, max_dist=6.0, k=None)
+    assert choice.memory.edges().weight.max() == 10
+    assert any("are longer than MaxDist, 6" in reason for reason in choice.why)
+
+
+def test_edges_in_time_of_more_steps_than_a_memory_keeps_are_told():
+    class Slow(Plane):
+        def __call__(self, starts, goals):
+            return 100 * super().__call__(starts, goals)
+
+    choice = choose(Slow(), max_dist=600.0, k=None)
+    assert any("edges in time count as 255 steps" in reason for reason in choice.why)
 
 
 def test_noise_does_not_take_maxdist_beyond_what_the_controller_is_good_over():
