@@ -2,11 +2,12 @@
 
 1. Noise. What the distance says of observations one step apart: thresholds under it mean nothing.
 2. MaxDist: how far the controller is good, by the data's own actions, in steps of the distance, and at most half of
-   where the distance is clipped (`far`); without a controller a third of that, without both 10 steps, the paper's.
-   Without a controller, at least three times the noise.
+   where the distance is clipped (`far`). Without a controller a third of that, and at least three times the noise;
+   where the data reaches nothing so far, 10 steps, the paper's, or half of `far` if that is less.
 3. τ_a: half of MaxDist, as in the paper, and at least the noise of a whole row of distances, so that neighbours merge.
 4. Graphs are built over a part of the observations until one is connected: with a smaller τ_a first, which keeps more
-   nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a.
+   nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a. For the noise and for connectivity
+   MaxDist may rise to 0.65 of `far`; over a half there is a warning.
 5. k: the fewest successors that leave the graph connected and its ways hardly longer than without the filter.
 6. The memory is built over all observations, or over as many as asked for. Edges in time weigh at least what the
    distance says, up to MaxDist: an episode passes from one node to the next in a step, but nodes are further apart than
@@ -33,7 +34,7 @@ from sgm.progress import progress_bar
 from .arrays import Ints
 from .build import Builder
 from .choose_measures import Rows
-from .choose_search import Search, Try
+from .choose_search import MOST, Search, Try
 from .distance import Distance
 from .given import OF_THE_DATA, unpack
 from .memory import SparseGraphicalMemory
@@ -208,6 +209,12 @@ def _doubts(memory: SparseGraphicalMemory, given: int, search: Search) -> list[s
             f"the distance is very noisy: {measured.noise:.3g} steps over one step, for edges of up to "
             f"{wanted:.3g} steps. Train it for longer or on more data; otherwise settings by hand may be better, "
             "such as sgm.choose_threshold with a number of nodes."
+        )
+    if not search.given and settings.max_dist > (1 + 1e-6) * MOST * search.far:
+        found.append(
+            f"MaxDist {settings.max_dist:.3g} is over half of the {search.far:.3g} steps at which the distance is "
+            "clipped, and near there it tells places apart badly. Collect more, train the distance for longer ways "
+            "(`cap` or `reach`), or give max_dist."
         )
     found += look_at(number, given, settings, stats.edges, largest, asked=True)
     if WHOLE * number > largest >= number / 2:

@@ -124,6 +124,40 @@ def test_a_controller_is_good_as_far_as_its_actions_agree_with_the_data():
     assert "as far as the controller is good" in repr(choice)
 
 
+@pytest.mark.parametrize("hold", [1, 10])
+def test_controllers_that_know_nothing_are_not_good_where_all_actions_are_positive(hold):
+    random = np.random.default_rng(0)
+    actions = np.repeat(random.random((6_000 // hold, 2)), hold, axis=0)
+    places = np.cumsum(actions - 0.5, axis=0) - (
+        actions - 0.5
+    )  # both wheels forwards: the mean action stays where it is
+    rows = Rows.of(sgm.Experience(places, np.arange(6_000) // 100, actions))
+    assert measure_reach(rows, lambda seen, goals: np.full((len(seen), 2), 0.5), 0) is None
+    assert measure_reach(rows, lambda seen, goals: actions.mean(axis=0) + np.zeros((len(seen), 2)), 0) is None
+    assert measure_reach(rows, lambda seen, goals: random.random((len(seen), 2)), 0) is None
+    assert measure_reach(rows, lambda seen, goals: 0.5 + 0.4 * straight(seen, goals), 0).steps >= min(hold, 8)
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        (lambda seen: np.full((len(seen), 2), np.nan), "not finite"),
+        (lambda seen: np.zeros((len(seen), 3)), r"returned float64 of shape \(512, 3\)"),
+        (lambda seen: np.zeros(2), r"expected \(512, 2\)"),
+    ],
+)
+def test_what_is_no_action_of_a_controller_is_refused(actions, words):
+    with pytest.raises(sgm.InputError, match=words):
+        choose(Plane(far=15.0), controller=lambda seen, goals: actions(seen))
+
+
+def test_lags_that_a_report_has_no_number_for_are_left_out():
+    report = SimpleNamespace(lags=[1, 2, 4], controller=np.array([0.1, np.nan, 0.2]), constant=np.ones(3))
+    assert measure_reach(Rows.of(DATA), report, 0).steps == 4
+    report.controller = np.full(3, np.nan)
+    assert measure_reach(Rows.of(DATA), report, 0) is None
+
+
 def test_maxdist_stays_below_where_the_distance_is_clipped_however_far_the_controller_is_good():
     data = walks(number=5, size=100.0, hold=100)  # straight lines, whose length the distance tells up to 15 steps only
 
@@ -137,6 +171,20 @@ def test_maxdist_stays_below_where_the_distance_is_clipped_however_far_the_contr
     assert any("half of the 15 steps at which the distance is clipped" in reason for reason in search.why)
     assert begin(reach=64.0).max_dist == pytest.approx(7.5, rel=1e-3)
     assert begin(max_dist=12.0).max_dist == 12.0  # who asks for it gets it
+
+
+@pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")  # there is room for few nodes
+def test_maxdist_is_below_half_of_far_even_where_the_data_does_not_reach_it():
+    small = walks(number=10, length=50, size=1.0)  # 1.41 steps from corner to corner
+    choice = choose(Plane(far=2.0), small)
+    assert choice.tried[0].max_dist == 1.0 and any("half of the 2 steps" in reason for reason in choice.why)
+
+
+def test_a_maxdist_over_half_of_far_is_at_most_065_of_it_and_warned_about():
+    line = np.stack([8.5 * np.arange(40), np.zeros(40)], axis=1)  # falls apart below 8.5 steps
+    with pytest.warns(MemoryWarning, match="is over half of the 15 steps"):
+        assert choose(Plane(far=15.0), line, reach=64.0).max_dist == pytest.approx(0.65 * 15)
+    assert choose(Plane(far=15.0), line, max_dist=12.0).max_dist == 12.0  # who asks for it gets it, without a warning
 
 
 @pytest.mark.parametrize(("thinned", "least"), [(1, 0.9), (5, 0.8)])
