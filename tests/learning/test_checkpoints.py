@@ -6,13 +6,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
 
 import sgm
-from sgm.controllers import cloned
-from sgm.controllers.inverse import ClonedConfig
-from sgm.distances import regression
-from sgm.learning.encoders import data_digest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+from sgm.controllers import cloned  # noqa: E402
+from sgm.controllers.inverse import ClonedConfig  # noqa: E402
+from sgm.distances import regression  # noqa: E402
+from sgm.learning.encoders import data_digest  # noqa: E402
 
 
 def walk(seed):
