@@ -162,8 +162,8 @@ def train(
     told independently of each other. Floats are continuous: they are regressed, and stay between the least and the
     greatest ones in the experience.
 
-    The last twentieth of the episodes is held out, where there are 10 or more: with `patience`, training stops early by
-    it. See `sgm.controllers.quality` for what the controller has learned.
+    The last twentieth of the episodes, at least two, is held out where there are 10 or more: with `patience`, training
+    stops early by it. See `sgm.controllers.quality` for what the controller has learned.
 
     Args:
         data: what an agent has seen and done; random exploration is good enough.
