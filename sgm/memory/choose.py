@@ -39,7 +39,7 @@ from .distance import Distance
 from .given import OF_THE_DATA, unpack
 from .memory import SparseGraphicalMemory
 from .policies import CleanupPolicy
-from .settings import number, whole
+from .settings import number, shortened, whole
 from .single_steps import ONE_STEP, measure
 from .stats import look_at
 from .threshold import _Buffer, _keeping
@@ -153,6 +153,15 @@ def choose(
     rows = Rows.of(data)
     if distance is None or not rows.number:
         raise InputError(f"got {rows.number} observations and distance {distance!r}: expected some, and a distance")
+    if not isinstance(distance, Distance):
+        raise InputError(
+            f"distance is {shortened(distance)}: expected a distance, with embed and __call__; see sgm.Distance"
+        )
+    if not (controller is None or callable(controller) or hasattr(controller, "lags")):
+        raise InputError(
+            f"controller is {shortened(controller)}: expected a function of observations and targets, a report of "
+            "sgm.controllers.quality, or None"
+        )
     search = Search(rows, distance, whole("nodes", nodes, 1), number("connected", connected, high=1.0), seed)
     search.begin(controller, reach, max_dist, tau_a)
     chosen = rows.thinned(whole("most", most, 1), max(1, int(search.max_dist / 2)))
@@ -178,7 +187,7 @@ def choose(
     share = memory.largest_part() / len(memory)
     settings = builder.settings
     if doubts := _doubts(memory, len(chosen), search):
-        warnings.warn(" ".join(doubts), MemoryWarning, stacklevel=2)
+        warnings.warn(" ".join(doubt[0].upper() + doubt[1:] for doubt in doubts), MemoryWarning, stacklevel=2)
     search.say(
         f"{len(memory):,} nodes: what these settings keep of {len(chosen):,} observations; {share:.1%} of them are in "
         "one strongly connected component."
@@ -204,11 +213,14 @@ def _doubts(memory: SparseGraphicalMemory, given: int, search: Search) -> list[s
             f"{settings.max_dist:.3g}) or tau_a (now {settings.tau_a:.3g}), or collect more."
         )
     wanted = min(search.wanted, settings.max_dist)
-    if measured.noise > NOISY * wanted or measured.row_noise(wanted) > wanted:
+    over_rows = measured.row_noise(wanted)
+    if measured.noise > NOISY * wanted or over_rows > wanted:
+        noise = f"{measured.noise:.3g} steps over one step"
+        if measured.noise <= NOISY * wanted or math.isnan(measured.noise):
+            noise = f"after one step, distances to other observations have changed by up to {over_rows:.3g} steps"
         found.append(
-            f"the distance is very noisy: {measured.noise:.3g} steps over one step, for edges of up to "
-            f"{wanted:.3g} steps. Train it for longer or on more data; otherwise settings by hand may be better, "
-            "such as sgm.choose_threshold with a number of nodes."
+            f"the distance is very noisy: {noise}, for edges of up to {wanted:.3g} steps. Train it for longer or on "
+            "more data; otherwise settings by hand may be better, such as sgm.choose_threshold with a number of nodes."
         )
     if not search.given and settings.max_dist > (1 + 1e-6) * MOST * search.far:
         found.append(

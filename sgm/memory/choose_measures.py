@@ -67,7 +67,10 @@ class Rows:
         return first, first + offset
 
     def thinned(self, most: int, stride: int) -> Ints:
-        """About `most` rows: every so many, `stride` at most where there are episodes, then of fewer episodes."""
+        """At most `most` rows: every so many, `stride` at most where there are episodes, then of fewer episodes.
+
+        Where a single episode has more, every so many of its rows whatever the stride.
+        """
         everything = np.arange(self.number)
         if self.number <= most:
             return everything
@@ -77,7 +80,8 @@ class Rows:
         names = np.unique(self.episodes[kept])
         share = min(1.0, most / len(kept))
         chosen = names[np.unique(np.linspace(0, len(names) - 1, max(1, int(share * len(names)))).astype(np.int64))]
-        return kept[np.isin(self.episodes[kept], chosen)]
+        kept = kept[np.isin(self.episodes[kept], chosen)]
+        return kept[self.among(kept, most)]
 
     def among(self, rows: Ints, most: int) -> Ints:
         """At most `most` places in `rows`, evenly from all over."""

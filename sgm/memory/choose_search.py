@@ -131,7 +131,8 @@ class Search:
     def _respect_noise(self) -> None:
         noise = self.measured.noise
         if not math.isfinite(noise):
-            self.say("Noise of the distance: not known, the data has no episodes.")
+            lacking = "episodes of two observations or more" if self.rows.walks else "episodes"
+            self.say(f"Noise of the distance: not known, the data has no {lacking}.")
             return
         self.say(f"Noise of the distance: {noise:.3g} steps over one step.")
         least = min(3 * noise, LONGEST * self.far)

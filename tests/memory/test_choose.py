@@ -184,7 +184,9 @@ def test_a_maxdist_over_half_of_far_is_at_most_065_of_it_and_warned_about():
     line = np.stack([8.5 * np.arange(40), np.zeros(40)], axis=1)  # falls apart below 8.5 steps
     with pytest.warns(MemoryWarning, match="is over half of the 15 steps"):
         assert choose(Plane(far=15.0), line, reach=64.0).max_dist == pytest.approx(0.65 * 15)
-    assert choose(Plane(far=15.0), line, max_dist=12.0).max_dist == 12.0  # who asks for it gets it, without a warning
+    with pytest.warns(MemoryWarning, match="strongly connected") as heard:  # many of the line are merged
+        assert choose(Plane(far=15.0), line, max_dist=12.0).max_dist == 12.0  # who asks for it gets it
+    assert not any("over half" in str(each.message) for each in heard)
 
 
 @pytest.mark.parametrize(("thinned", "least"), [(1, 0.9), (5, 0.8)])
@@ -331,5 +333,32 @@ def test_what_cannot_be_chosen_from_is_named():
         choose(Plane(), data=np.empty((0, 2)))
     with pytest.raises(sgm.InputError, match="distance None"):
         choose(None)
+    with pytest.raises(sgm.InputError, match="distance is 'x': expected a distance"):
+        choose("x")
+    with pytest.raises(sgm.InputError, match="controller is 'x': expected a function"):
+        choose(Plane(), controller="x")
     with pytest.raises(sgm.InputError, match="nodes is 0"):
         choose(Plane(), nodes=0)
+
+
+def test_at_most_so_many_observations_are_taken_even_of_one_long_episode():
+    for most in (5, 30):
+        rows = Rows.of(DATA).thinned(most, 5)
+        assert 0 < len(rows) <= most and len(np.unique(rows)) == len(rows)
+    long = sgm.Experience(DATA.observations, np.zeros(len(DATA), np.int64))
+    rows = Rows.of(long).thinned(100, 5)
+    assert len(rows) == 100 and rows[-1] > 1_900  # from all over
+
+
+@pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")
+def test_episodes_of_one_observation_are_not_called_no_episodes():
+    choice = choose(Plane(), sgm.Experience(DATA.observations[:600], np.arange(600)))
+    assert any("no episodes of two observations or more" in reason for reason in choice.why)
+
+
+def test_noise_of_rows_is_told_as_such_and_each_sentence_begins_with_a_capital():
+    with pytest.warns(MemoryWarning) as heard:
+        choose(Plane(level=6.0, noise=0.0), DATA[::4], max_dist=3.0)
+    (said,) = [str(each.message) for each in heard]
+    assert said.startswith("The distance is very noisy: after one step, distances to other observations have changed")
+    assert all(sentence[0].isupper() for sentence in said.split(". ")), said
