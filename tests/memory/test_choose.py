@@ -283,7 +283,7 @@ def test_data_that_falls_apart_is_warned_about_and_says_so():
             DATA[:200],
             Plane(far=15.0),
             {"max_dist": 14.0, "tau_a": 12.0},
-            ["there are only", "smaller max_dist (now 14)"],
+            ["There are only", "smaller max_dist (now 14)"],
         ),
         (DATA[::4], Plane(far=15.0, noise=9.0), {}, ["very noisy: 9 steps over one step", "by hand"]),
         (
