@@ -143,14 +143,14 @@ def test_a_memory_plans_without_actions_and_keeps_positions():
 
 def test_a_controller_says_that_it_needs_actions():
     cloned = pytest.importorskip("sgm.controllers.cloned")
-    with pytest.raises(sgm.sgm.InputError, match="no actions to learn from.*a distance, a memory and plans need none"):
+    with pytest.raises(sgm.InputError, match="no actions to learn from.*a distance, a memory and plans need none"):
         cloned.train(Experience(np.zeros((9, 2), np.float32), np.zeros(9, int)), progress=False)
 
 
 def test_rows_that_do_not_exist_are_refused_in_words():
     data = sgm.Experience(np.zeros((4, 2)), np.zeros(4, np.int64))
     for rows in (np.array([1, 9]), np.ones(7, np.bool_)):
-        with pytest.raises(sgm.sgm.InputError, match=r"from 0 to 3, or a mask of shape \(4,\)"):
+        with pytest.raises(sgm.InputError, match=r"from 0 to 3, or a mask of shape \(4,\)"):
             data[rows]
 
 
