@@ -162,8 +162,8 @@ def train(
     told independently of each other. Floats are continuous: they are regressed, and stay between the least and the
     greatest ones in the experience.
 
-    The last twentieth of the episodes is held out, where there are 10 or more: with `patience`, training stops early by
-    it. See `sgm.controllers.quality` for what the controller has learned.
+    The last twentieth of the episodes, at least two, is held out where there are 10 or more: with `patience`, training
+    stops early by it. See `sgm.controllers.quality` for what the controller has learned.
 
     Args:
         data: what an agent has seen and done; random exploration is good enough.
@@ -183,7 +183,7 @@ def train(
     rows = as_rows(data, settings.get("encoder", config.encoder if config else None))
     actions = taken_actions(data)
     space = _space_of(actions[rows.left > 0])
-    config = settle(rows, config, (FOR_IMAGES, FOR_VECTORS), settings)
+    config = settle(rows, config, (FOR_IMAGES, FOR_VECTORS), settings, ("patience", "full_speed"))
     config = dataclasses.replace(config, continuous=not space.choices)
     if full_speed and space.choices:
         raise InputError("full_speed is for continuous actions, and these are whole numbers: leave it out")
@@ -205,7 +205,8 @@ def train(
         losses = [imitation_loss(network, space, held_out, theirs, first[part], second[part]) for part in parts]
         return torch.stack(losses).mean()
 
-    facts = {**dataclasses.asdict(config), "kind": "cloned", "observations": list(rows.observations.shape)}
+    told = {"observations": list(rows.observations.shape), "data": rows.digest(actions[rows.left > 0])}
+    facts = {**dataclasses.asdict(config), "kind": "cloned", **told}
     train_network(
         network,
         loss,
@@ -262,6 +263,7 @@ def train_cloned(
         loss,
         frames,
         config,
+        taken,
         kind="cloned",
         start=start,
         seed=seed,

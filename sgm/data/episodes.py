@@ -35,6 +35,11 @@ def from_episodes(
         rewards: of each episode (length,), or one less; or None.
         source: where it comes from, in words for reports.
     """
+    if isinstance(observations, np.ndarray) and 0 < observations.ndim <= 2 and observations.dtype != object:
+        raise InputError(
+            f"observations is one array of shape {observations.shape}: expected (length, ...) arrays, one an episode; "
+            "for a single episode give [observations], for episodes of single numbers observations[..., None]"
+        )
     seen = [_rows(observations, "observations", number) for number in range(len(observations))]
     lengths = [len(episode) for episode in seen]
     if not seen:

@@ -141,10 +141,11 @@ def train(
 ) -> ContrastiveDistance:
     """Train on experience: images or vectors, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: they calibrate the distance, and training stops early by them if `patience`
-    is given, such as 8 checks. It is not by default: the loss on a few held-out episodes is flat and noisy, and the
-    weights of its least value are worse than those after the learning rate has fallen (docs/own-distance.md).
+    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes,
+    at least two, is held out where there are 10 or more: they calibrate the distance, and training stops early by them
+    if `patience` is given, such as 8 checks. It is not by default: the loss on a few held-out episodes is flat and
+    noisy, and the weights of its least value are worse than those after the learning rate has fallen
+    (docs/own-distance.md).
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.

@@ -93,9 +93,9 @@ def train(
 ) -> QuasimetricDistance:
     """Train on experience: images or vectors, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: they calibrate the distance, and training stops early by them if `patience`
-    is given, such as 8 checks.
+    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes,
+    at least two, is held out where there are 10 or more: they calibrate the distance, and training stops early by them
+    if `patience` is given, such as 8 checks.
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.

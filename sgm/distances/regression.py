@@ -62,8 +62,8 @@ def train(
 ) -> RegressionDistance:
     """Train on experience: images or vectors, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: training stops early by them, and they calibrate the distance.
+    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes,
+    at least two, is held out where there are 10 or more: training stops early by them, and they calibrate the distance.
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.

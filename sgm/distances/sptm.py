@@ -175,10 +175,10 @@ def train(
 ) -> ClosenessDistance:
     """Train on experience: images or vectors, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes
-    is held out, where there are 10 or more: they calibrate the distance, and training stops early by them if `patience`
-    is given, such as 8 checks. Deviation from the paper: far pairs may be of different episodes, because episodes may
-    be short.
+    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes,
+    at least two, is held out where there are 10 or more: they calibrate the distance, and training stops early by them
+    if `patience` is given, such as 8 checks. Deviation from the paper: far pairs may be of different episodes, because
+    episodes may be short.
 
     Args:
         data: what an agent has seen; random exploration is good enough. Actions are not needed.

@@ -148,6 +148,7 @@ def train_embedding(
         errors = [measured(held_out, np.random.default_rng([seed, 1, number])) for number in range(_BATCHES)]
         return torch.stack(errors).mean()
 
+    facts = {"kind": kind, "observations": list(kept.observations.shape), "data": kept.digest()}
     train_network(
         network,
         lambda random: loss(kept, random),
@@ -155,7 +156,7 @@ def train_embedding(
         seed=seed,
         learning_rate=config.learning_rate,
         checkpoint=None if checkpoint is None else Path(checkpoint),
-        settings={**dataclasses.asdict(config), "kind": kind, "observations": list(kept.observations.shape)},
+        settings={**dataclasses.asdict(config), **facts},
         description="train distance",
         progress=progress,
         device=device,

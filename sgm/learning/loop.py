@@ -126,8 +126,9 @@ class _Checks:
     """
 
     def __init__(self, network: nn.Module, validate: Callable[[], Tensor] | None, every: int, patience: int) -> None:
-        if every < 1 or patience < 0:
-            raise InputError(f"check_every is {every}, patience is {patience}: expected 1 or more, 0 or more")
+        for name, value, least in (("check_every", every, 1), ("patience", patience, 0)):
+            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+                raise InputError(f"{name} is {value!r}: expected a whole number, {least} or more")
         self.network, self.validate, self.every, self.patience = network, validate, every, patience
         self.history: list[float] = []
         self.best: dict[str, Tensor] = {}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sgm.data.experience import Experience
 from sgm.errors import InputError
 
-from .encoders import as_images, check_pictures, check_vectors
+from .encoders import as_images, check_pictures, check_vectors, data_digest
 
 Ints = NDArray[np.int64]
 Config = TypeVar("Config")
@@ -115,6 +115,11 @@ class Rows:
         total = len(self.left)
         return np.sort(np.random.default_rng(seed).permutation(total)[:number])
 
+    def digest(self, *more: NDArray[Any]) -> str:
+        """What tells these rows, and further arrays over them, from others; checkpoints keep it."""
+        goals = () if self.goals is self.observations else (self.goals,)
+        return data_digest(self.observations, *goals, self.steps, self.left, *more)
+
     def part(self, rows: slice) -> Rows:
         """Some of the rows, whole episodes."""
         return Rows(self.observations[rows], self.goals[rows], self.steps[rows], self.left[rows], self.size)
@@ -154,8 +159,8 @@ def _prepare(values: NDArray[Any], name: str, flat: bool) -> tuple[NDArray[Any],
     images = as_images(values)
     if images.ndim != 4:
         raise InputError(
-            f"{name} have shape {values.shape}: expected vectors (n, d) or images (n, height, width[, 1 or 3]); "
-            "for anything else give encoder='mlp', which flattens"
+            f"{name} have shape {values.shape}: expected vectors (n, d) or images (n, height, width[, 1 or 3]); give "
+            + (f"{name}[:, None]" if values.ndim == 1 else f"{name}.reshape(len({name}), -1), which makes vectors")
         )
     size = images.shape[2], images.shape[1]
     return check_pictures(images, size, name), size
@@ -174,13 +179,22 @@ def hold_out(data: Experience, rows: Rows) -> tuple[Rows, Rows]:
     return (kept, held_out) if kept.left.any() and held_out.left.any() else (rows, rows)
 
 
-def settle(rows: Rows, config: Config | None, defaults: tuple[Config, Config], changes: dict[str, Any]) -> Config:
-    """The configuration given, or the default one of (images, vectors), with the changes of a call."""
+def settle(
+    rows: Rows,
+    config: Config | None,
+    defaults: tuple[Config, Config],
+    changes: dict[str, Any],
+    further: tuple[str, ...] = (),
+) -> Config:
+    """The configuration given, or the default one of (images, vectors), with the changes of a call.
+
+    `further` names settings that the call takes beside the configuration, for the error about unknown ones.
+    """
     base: Any = defaults[rows.vectors] if config is None else config
     names = [field.name for field in dataclasses.fields(base)]
     unknown = sorted(set(changes) - set(names))
     if unknown:
-        raise InputError(f"{', '.join(unknown)} is no setting: expected {', '.join(names)}")
+        raise InputError(f"{', '.join(unknown)} is no setting: expected {', '.join([*names, *further])}")
     chosen: Any = dataclasses.replace(base, **changes)
     if rows.vectors and chosen.encoder != VECTORS:
         raise InputError(f"encoder is {chosen.encoder!r}, but observations are vectors: expected {VECTORS!r}")

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from sgm.data.experience import Experience
 
-from .encoders import Pictures, as_images, digest
+from .encoders import Pictures, as_images, data_digest, digest
 from .loop import Loss, copy_weights, train_network
 from .pairs import as_rollouts, episodes_of_one_length
 
@@ -27,7 +28,7 @@ def train_on_rollouts(
     loss: Loss,
     frames: Pictures,
     config: Any,
-    *,
+    *more: NDArray[Any],
     kind: str,
     seed: int,
     checkpoint: Path | None,
@@ -41,8 +42,9 @@ def train_on_rollouts(
     Args:
         network: the network.
         loss: draws a batch of the rollouts with the generator it is given and returns the loss of it.
-        frames: the rollouts, of which checkpoints keep the shape.
+        frames: the rollouts, of which checkpoints keep the shape and a digest.
         config: a dataclass of hyper-parameters with `iterations` and `learning_rate`.
+        more: further arrays over the episodes that the loss depends on, for the digest.
         kind: what is trained: a checkpoint of another kind is refused.
         seed: of the batches.
         checkpoint: a file from which an interrupted training resumes.
@@ -52,6 +54,7 @@ def train_on_rollouts(
         description: label of the progress bar.
     """
     settings = {**dataclasses.asdict(config), "kind": kind, "frames": list(frames.shape)}
+    settings["data"] = data_digest(frames, *more)
     if start is not None:
         copy_weights(network, start.network)
         settings["start"] = digest(start.network)

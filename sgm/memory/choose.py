@@ -2,14 +2,16 @@
 
 1. Noise. What the distance says of observations one step apart: thresholds under it mean nothing.
 2. MaxDist: how far the controller is good, by the data's own actions, in steps of the distance, and at most half of
-   where the distance is clipped (`far`); without a controller a third of that, without both 10 steps, the paper's.
-   Without a controller, at least three times the noise.
+   where the distance is clipped (`far`). Without a controller a third of that, and at least three times the noise;
+   where the data reaches nothing so far, 10 steps, the paper's, or half of `far` if that is less.
 3. τ_a: half of MaxDist, as in the paper, and at least the noise of a whole row of distances, so that neighbours merge.
 4. Graphs are built over a part of the observations until one is connected: with a smaller τ_a first, which keeps more
-   nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a.
+   nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a. For the noise and for connectivity
+   MaxDist may rise to 0.65 of `far`; over a half there is a warning.
 5. k: the fewest successors that leave the graph connected and its ways hardly longer than without the filter.
 6. The memory is built over all observations, or over as many as asked for. Edges in time weigh at least what the
-   distance says: an episode passes from one node to the next in a step, but nodes are further apart than that.
+   distance says, up to MaxDist: an episode passes from one node to the next in a step, but nodes are further apart than
+   that. An edge is longer than MaxDist only where the data itself has a gap of more steps.
 
 It sees observations, distances and recorded actions, and never an outcome of navigation. Which edges walls block cannot
 be seen from data: an agent finds out, see `sgm.cleanup`.
@@ -32,12 +34,12 @@ from sgm.progress import progress_bar
 from .arrays import Ints
 from .build import Builder
 from .choose_measures import Rows
-from .choose_search import Search, Try
+from .choose_search import MOST, Search, Try
 from .distance import Distance
 from .given import OF_THE_DATA, unpack
 from .memory import SparseGraphicalMemory
 from .policies import CleanupPolicy
-from .settings import number, whole
+from .settings import number, shortened, whole
 from .single_steps import ONE_STEP, measure
 from .stats import look_at
 from .threshold import _Buffer, _keeping
@@ -151,6 +153,15 @@ def choose(
     rows = Rows.of(data)
     if distance is None or not rows.number:
         raise InputError(f"got {rows.number} observations and distance {distance!r}: expected some, and a distance")
+    if not isinstance(distance, Distance):
+        raise InputError(
+            f"distance is {shortened(distance)}: expected a distance, with embed and __call__; see sgm.Distance"
+        )
+    if not (controller is None or callable(controller) or hasattr(controller, "lags")):
+        raise InputError(
+            f"controller is {shortened(controller)}: expected a function of observations and targets, a report of "
+            "sgm.controllers.quality, or None"
+        )
     search = Search(rows, distance, whole("nodes", nodes, 1), number("connected", connected, high=1.0), seed)
     search.begin(controller, reach, max_dist, tau_a)
     chosen = rows.thinned(whole("most", most, 1), max(1, int(search.max_dist / 2)))
@@ -176,7 +187,7 @@ def choose(
     share = memory.largest_part() / len(memory)
     settings = builder.settings
     if doubts := _doubts(memory, len(chosen), search):
-        warnings.warn(" ".join(doubts), MemoryWarning, stacklevel=2)
+        warnings.warn(" ".join(doubt[0].upper() + doubt[1:] for doubt in doubts), MemoryWarning, stacklevel=2)
     search.say(
         f"{len(memory):,} nodes: what these settings keep of {len(chosen):,} observations; {share:.1%} of them are in "
         "one strongly connected component."
@@ -202,11 +213,20 @@ def _doubts(memory: SparseGraphicalMemory, given: int, search: Search) -> list[s
             f"{settings.max_dist:.3g}) or tau_a (now {settings.tau_a:.3g}), or collect more."
         )
     wanted = min(search.wanted, settings.max_dist)
-    if measured.noise > NOISY * wanted or measured.row_noise(wanted) > wanted:
+    over_rows = measured.row_noise(wanted)
+    if measured.noise > NOISY * wanted or over_rows > wanted:
+        noise = f"{measured.noise:.3g} steps over one step"
+        if measured.noise <= NOISY * wanted or math.isnan(measured.noise):
+            noise = f"after one step, distances to other observations have changed by up to {over_rows:.3g} steps"
         found.append(
-            f"the distance is very noisy: {measured.noise:.3g} steps over one step, for edges of up to "
-            f"{wanted:.3g} steps. Train it for longer or on more data; otherwise settings by hand may be better, "
-            "such as sgm.choose_threshold with a number of nodes."
+            f"the distance is very noisy: {noise}, for edges of up to {wanted:.3g} steps. Train it for longer or on "
+            "more data; otherwise settings by hand may be better, such as sgm.choose_threshold with a number of nodes."
+        )
+    if not search.given and settings.max_dist > (1 + 1e-6) * MOST * search.far:
+        found.append(
+            f"MaxDist {settings.max_dist:.3g} is over half of the {search.far:.3g} steps at which the distance is "
+            "clipped, and near there it tells places apart badly. Collect more, train the distance for longer ways "
+            "(`cap` or `reach`), or give max_dist."
         )
     found += look_at(number, given, settings, stats.edges, largest, asked=True)
     if WHOLE * number > largest >= number / 2:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.errors import InputError
+
 from .arrays import Ints
 from .distance import Distance, Floats, between, count, embed, paired
 from .given import OF_THE_DATA, unpack
@@ -65,7 +67,10 @@ class Rows:
         return first, first + offset
 
     def thinned(self, most: int, stride: int) -> Ints:
-        """About `most` rows: every so many, `stride` at most where there are episodes, then of fewer episodes."""
+        """At most `most` rows: every so many, `stride` at most where there are episodes, then of fewer episodes.
+
+        Where a single episode has more, every so many of its rows whatever the stride.
+        """
         everything = np.arange(self.number)
         if self.number <= most:
             return everything
@@ -75,7 +80,8 @@ class Rows:
         names = np.unique(self.episodes[kept])
         share = min(1.0, most / len(kept))
         chosen = names[np.unique(np.linspace(0, len(names) - 1, max(1, int(share * len(names)))).astype(np.int64))]
-        return kept[np.isin(self.episodes[kept], chosen)]
+        kept = kept[np.isin(self.episodes[kept], chosen)]
+        return kept[self.among(kept, most)]
 
     def among(self, rows: Ints, most: int) -> Ints:
         """At most `most` places in `rows`, evenly from all over."""
@@ -157,15 +163,17 @@ def measure_reach(rows: Rows, controller: Any, seed: int) -> Reach | None:
     """Up to which lag a controller has half of its greatest skill; None if nothing tells.
 
     Skill is measured by the actions of the data: of discrete ones, how much more often the controller takes them than
-    one action for all would; of continuous ones, the mean cosine, since a controller may well be faster than the data
-    was. The data changes its mind: skill is a share of what the mean action up to the goal has. `controller` is a
-    function, or a report with `measure`, `lags`, `controller` and `constant`.
+    one action for all would; of continuous ones, how much greater the mean cosine is than that of one direction for
+    all, since a controller may well be faster than the data was. The data changes its mind: skill is a share of what
+    the mean action up to the goal has. `controller` is a function, or a report with `measure`, `lags`,
+    `controller` and `constant`.
     """
     if hasattr(controller, "lags") and hasattr(controller, "constant"):
         lags = np.asarray(controller.lags, np.float64)
         own, other = np.asarray(controller.controller), np.asarray(controller.constant)
         best = 1.0 if getattr(controller, "measure", "error") == "accuracy" else 0.0
         skills = 1 - (best - own) / np.where(other == best, np.inf, best - other)
+        lags, skills = lags[np.isfinite(skills)], skills[np.isfinite(skills)]
     else:
         lags, skills = _compare(rows, controller, seed)
     if not len(skills) or skills.max() < LEAST_SKILL:
@@ -189,12 +197,26 @@ def _compare(rows: Rows, controller: Any, seed: int) -> tuple[NDArray[np.float64
         taken = np.asarray(rows.actions[first])
         ahead = np.stack([np.asarray(rows.actions[first + later]) for later in range(offset)])
         possible = _agreement(taken, _summary(ahead))
-        if possible < TELLING:
+        if not possible >= TELLING:
             break
-        chosen = np.asarray(act(np.asarray(rows.observations[first]), np.asarray(rows.goals[second])))
+        chosen = _checked(act(np.asarray(rows.observations[first]), np.asarray(rows.goals[second])), taken)
+        agreed = _agreement(taken, chosen)
         lags.append(float(np.median(rows.steps[second] - rows.steps[first])))
-        skills.append(_agreement(taken, chosen.reshape(taken.shape)) / possible)
+        skills.append(agreed / possible if agreed >= LEAST_SKILL else 0.0)  # less may be chance
     return np.array(lags), np.array(skills)
+
+
+def _checked(chosen: Any, taken: NDArray[Any]) -> NDArray[Any]:
+    """The actions of a controller in the shape of those taken; InputError if they are no such actions."""
+    actions = np.asarray(chosen)
+    if actions.dtype.kind not in "iufb" or actions.size != taken.size or len(actions) != len(taken):
+        raise InputError(
+            f"the controller returned {actions.dtype} of shape {actions.shape} for {len(taken)} observations and "
+            f"targets: expected {taken.shape}, actions as the data has them"
+        )
+    if not np.isfinite(actions).all():
+        raise InputError("the controller returned actions that are not finite: expected finite numbers; train it again")
+    return actions.reshape(taken.shape)
 
 
 def _summary(ahead: NDArray[Any]) -> NDArray[Any]:
@@ -206,11 +228,18 @@ def _summary(ahead: NDArray[Any]) -> NDArray[Any]:
 
 
 def _agreement(taken: NDArray[Any], chosen: NDArray[Any]) -> float:
-    """1: the same actions, or directions; 0: no better than one action for all, or than any direction."""
+    """1: the same actions, or directions from the mean one; 0: no better than one action, or direction, for all."""
     flat, own = taken.reshape(len(taken), -1), chosen.reshape(len(taken), -1)
     if taken.dtype.kind in "iub":
         values, times = np.unique(flat, axis=0, return_counts=True)
         wrong, constant = float((flat != own).any(axis=1).mean()), 1 - times.max() / len(flat)
         return 1 - wrong / constant if len(values) > 1 else 0.0
-    lengths = np.linalg.norm(flat, axis=1) * np.linalg.norm(own, axis=1)
-    return float(((flat * own).sum(axis=1) / np.maximum(lengths, 1e-9)).mean())
+    middle = flat.mean(axis=0)  # actions may all be positive
+    directions, told = _directions(flat - middle), _directions(own - middle)
+    constant = float(np.linalg.norm(directions.mean(axis=0)))  # the mean cosine of the best direction for all
+    return (float((directions * told).sum(axis=1).mean()) - constant) / max(1 - constant, 1e-9)
+
+
+def _directions(vectors: NDArray[Any]) -> NDArray[Any]:
+    """(m, a) vectors of length 1, or 0 where they were."""
+    return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9))

@@ -12,12 +12,12 @@ from scipy.sparse.csgraph import dijkstra
 
 from sgm.progress import progress_bar
 
-from .arrays import Ints
+from .arrays import Bools, Ints
 from .build import Builder
 from .choose_measures import Rows, measure_distance, measure_reach
 from .distance import Distance, far_of, paired
 from .events import EventLog
-from .graph import Graph
+from .graph import MOST_BETWEEN, Graph
 from .nodes import Nodes
 from .planner import Planner
 from .policies import FirstFailure
@@ -27,7 +27,7 @@ from .threshold import _Buffer
 PAPER = 10.0  # MaxDist of the paper, steps
 SHARE = 1 / 3  # of where the distance is clipped, for MaxDist without a controller
 MOST = 1 / 2  # the same at most, however far the controller is good
-LONGEST = 0.8  # the same for the sake of noise and connectivity
+LONGEST = 0.65  # the same for the sake of noise and connectivity; agents failed at 0.8, see docs/own-environment.md
 FINEST, COARSEST = 1 / 8, 0.6  # least and greatest τ_a, as shares of MaxDist
 FILTERS = (5, 8, 12, 20)  # values of k that are tried
 STRETCH = 1.1  # how much longer ways may be for the filter, in the middle
@@ -77,7 +77,8 @@ class Search:
         """Measure the distance and choose where to begin."""
         self.measured = measure_distance(self.rows, self.distance, self.seed)
         far = far_of(self.distance)
-        self.far = far if far is not None and self.measured.greatest >= 0.9 * far else math.inf
+        self.far = math.inf if far is None else float(self.distance.far)  # type: ignore[attr-defined]
+        self.clips = far is not None and self.measured.greatest >= 0.9 * far  # somewhere in the data
         self.reach = None if reach is None else number("reach", reach)
         self.given, self.tau_a = max_dist is not None, tau_a
         if max_dist is not None:
@@ -98,7 +99,7 @@ class Search:
                 self.say("The controller cannot be compared: the data has no actions, or it tells none apart.")
             else:
                 self.reach, at_least = found
-        by_distance = self.far * SHARE if self.far < math.inf else PAPER
+        by_distance = self.far * SHARE if self.clips else min(PAPER, MOST * self.far)
         if self.reach is not None:
             steps = self.measured.over(self.reach)
             start = max(steps, by_distance) if at_least else steps
@@ -121,14 +122,17 @@ class Search:
         return by_distance
 
     def _rule(self) -> str:
-        if self.far < math.inf:
+        if self.clips:
             return f"a third of the {self.far:.4g} steps at which the distance is clipped"
+        if MOST * self.far < PAPER:
+            return f"half of the {self.far:.4g} steps at which the distance is clipped"
         return "as in the paper, since the distance is clipped nowhere that the data reaches"
 
     def _respect_noise(self) -> None:
         noise = self.measured.noise
         if not math.isfinite(noise):
-            self.say("Noise of the distance: not known, the data has no episodes.")
+            lacking = "episodes of two observations or more" if self.rows.walks else "episodes"
+            self.say(f"Noise of the distance: not known, the data has no {lacking}.")
             return
         self.say(f"Noise of the distance: {noise:.3g} steps over one step.")
         least = min(3 * noise, LONGEST * self.far)
@@ -163,10 +167,10 @@ class Search:
 
     def _candidates(self, fixed_tau: bool) -> Any:
         """Pairs of MaxDist and τ_a, in the order in which they are tried; those before tell which come next."""
-        longest = LONGEST * self.far
+        longest = max(LONGEST * self.far, self.max_dist)
         for factor in (1.0,) if self.given else (1.0, 1.4, 2.0):
-            max_dist = self.max_dist * factor
-            if factor > 1 and (max_dist > longest or self.tried[-1].connected >= self.connected):
+            max_dist = min(self.max_dist * factor, longest)
+            if factor > 1 and (max_dist <= self.tried[-1].max_dist or self.tried[-1].connected >= self.connected):
                 return
             if fixed_tau:
                 assert self.tau_a is not None
@@ -288,15 +292,35 @@ class Search:
             tau_a = coarser
 
     def _weigh_passages(self, builder: Builder) -> None:
-        """Let edges in time weigh what the distance says, if that is more than the steps that an episode took.
+        """Let edges in time weigh what the distance says, MaxDist at most, if that is more than an episode took.
 
         An episode goes from the last observation in one node to the first in the next, in a step. From node to node it
-        is as far as the nodes are large; plans that add up single steps are several times too short.
+        is as far as the nodes are large; plans that add up single steps are several times too short. Nodes reach about
+        τ_a around them, half of MaxDist: where the distance says more than MaxDist, or is clipped, it contradicts the
+        episode that passed.
         """
-        graph, nodes = builder.graph, builder.nodes.embedding
+        graph, nodes, longest = builder.graph, builder.nodes.embedding, builder.settings.max_dist
         edges = np.flatnonzero(graph.temporal.values > 0)
         if not len(edges):
             return
         steps = paired(self.distance, nodes[graph.source.values[edges]], nodes[graph.target.values[edges]])
-        took = np.maximum(graph.temporal.values[edges], np.ceil(steps))
-        graph.set_temporal(edges, np.minimum(took, np.iinfo(np.uint8).max).astype(np.uint8))
+        took = graph.temporal.values[edges]
+        far = steps > longest
+        weights = np.maximum(took, np.where(far, math.floor(longest), np.ceil(steps)))
+        graph.set_temporal(edges, np.minimum(weights, MOST_BETWEEN).astype(np.uint8))
+        self._explain_passages(far, took > longest, weights > MOST_BETWEEN, longest)
+
+    def _explain_passages(self, far: Bools, slow: Bools, cut: Bools, longest: float) -> None:
+        """Say which of the (m,) edges in time weigh something else than the distance of their ends."""
+        if far.any():
+            self.say(
+                f"{far.sum():,} of {len(far):,} edges in time count as MaxDist: the distance says more of their ends, "
+                "but an episode went from one to the other."
+            )
+        if slow.any():
+            self.say(
+                f"{slow.sum():,} edges in time are longer than MaxDist, {longest:.4g}: so many steps are between the "
+                "observations that they join."
+            )
+        if cut.any():
+            self.say(f"{cut.sum():,} edges in time count as {MOST_BETWEEN} steps, the most that a memory keeps.")

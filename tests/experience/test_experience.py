@@ -152,3 +152,10 @@ def test_rows_that_do_not_exist_are_refused_in_words():
     for rows in (np.array([1, 9]), np.ones(7, np.bool_)):
         with pytest.raises(sgm.InputError, match=r"from 0 to 3, or a mask of shape \(4,\)"):
             data[rows]
+
+
+def test_one_plain_array_is_not_taken_for_episodes_of_single_numbers():
+    with pytest.raises(sgm.InputError, match=r"one array of shape \(5, 2\).* give \[observations\]"):
+        from_episodes(np.zeros((5, 2)))
+    assert from_episodes([np.zeros((5, 2))]).number_of_episodes == 1
+    assert from_episodes(np.zeros((5, 2, 1))).number_of_episodes == 5

@@ -220,3 +220,9 @@ def test_a_resumed_training_stops_where_an_uninterrupted_one_does(tmp_path: Path
         train_network(nn.Linear(1, 1), lambda _: None, 60, seed=0, checkpoint=tmp_path / "run.ck")
     with pytest.raises(InputError, match="patience is -1"):
         train_network(nn.Linear(1, 1), lambda _: None, 60, seed=0, patience=-1)
+
+
+@pytest.mark.parametrize("patience", [-1, 1.5, True])
+def test_patience_is_a_whole_number(patience):
+    with pytest.raises(InputError, match=f"patience is {patience}: expected a whole number, 0 or more"):
+        train_network(nn.Linear(1, 1), lambda _: None, 1, seed=0, patience=patience, progress=False)

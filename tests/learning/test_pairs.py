@@ -9,6 +9,7 @@ import sgm
 
 pytest.importorskip("torch")
 
+from sgm.controllers import cloned
 from sgm.distances import contrastive
 from sgm.learning.pairs import as_rows, episodes_of_one_length
 
@@ -84,3 +85,18 @@ def test_vectors_on_disk_are_not_copied_for_training(tmp_path):
     sgm.data.save(whole(), tmp_path / "walks")
     data = sgm.data.load(tmp_path / "walks")
     assert np.shares_memory(as_rows(data).observations, data.observations)
+
+
+def test_observations_of_another_shape_are_told_how_to_become_vectors():
+    episodes = np.arange(40) // 4
+    with pytest.raises(sgm.InputError, match=r"shape \(40,\).* give observations\[:, None\]"):
+        as_rows(sgm.Experience(np.arange(40.0), episodes))
+    assert as_rows(sgm.Experience(np.arange(40.0)[:, None], episodes)).size == (1, 0)
+    with pytest.raises(sgm.InputError, match=r"give observations\.reshape\(len\(observations\), -1\)"):
+        as_rows(sgm.Experience(np.zeros((40, 2, 2, 2, 2)), episodes))
+
+
+def test_unknown_settings_are_told_all_that_a_call_takes():
+    rows = as_rows(sgm.Experience(np.zeros((40, 2)), np.arange(40) // 4))
+    with pytest.raises(sgm.InputError, match="speed is no setting: expected .*patience, full_speed$"):
+        cloned.train(sgm.Experience(rows.observations, np.arange(40) // 4, rows.observations), speed=1)

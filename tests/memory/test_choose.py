@@ -124,6 +124,40 @@ def test_a_controller_is_good_as_far_as_its_actions_agree_with_the_data():
     assert "as far as the controller is good" in repr(choice)
 
 
+@pytest.mark.parametrize("hold", [1, 10])
+def test_controllers_that_know_nothing_are_not_good_where_all_actions_are_positive(hold):
+    random = np.random.default_rng(0)
+    actions = np.repeat(random.random((6_000 // hold, 2)), hold, axis=0)
+    places = np.cumsum(actions - 0.5, axis=0) - (
+        actions - 0.5
+    )  # both wheels forwards: the mean action stays where it is
+    rows = Rows.of(sgm.Experience(places, np.arange(6_000) // 100, actions))
+    assert measure_reach(rows, lambda seen, goals: np.full((len(seen), 2), 0.5), 0) is None
+    assert measure_reach(rows, lambda seen, goals: actions.mean(axis=0) + np.zeros((len(seen), 2)), 0) is None
+    assert measure_reach(rows, lambda seen, goals: random.random((len(seen), 2)), 0) is None
+    assert measure_reach(rows, lambda seen, goals: 0.5 + 0.4 * straight(seen, goals), 0).steps >= min(hold, 8)
+
+
+@pytest.mark.parametrize(
+    ("actions", "words"),
+    [
+        (lambda seen: np.full((len(seen), 2), np.nan), "not finite"),
+        (lambda seen: np.zeros((len(seen), 3)), r"returned float64 of shape \(512, 3\)"),
+        (lambda seen: np.zeros(2), r"expected \(512, 2\)"),
+    ],
+)
+def test_what_is_no_action_of_a_controller_is_refused(actions, words):
+    with pytest.raises(sgm.InputError, match=words):
+        choose(Plane(far=15.0), controller=lambda seen, goals: actions(seen))
+
+
+def test_lags_that_a_report_has_no_number_for_are_left_out():
+    report = SimpleNamespace(lags=[1, 2, 4], controller=np.array([0.1, np.nan, 0.2]), constant=np.ones(3))
+    assert measure_reach(Rows.of(DATA), report, 0).steps == 4
+    report.controller = np.full(3, np.nan)
+    assert measure_reach(Rows.of(DATA), report, 0) is None
+
+
 def test_maxdist_stays_below_where_the_distance_is_clipped_however_far_the_controller_is_good():
     data = walks(number=5, size=100.0, hold=100)  # straight lines, whose length the distance tells up to 15 steps only
 
@@ -139,14 +173,62 @@ def test_maxdist_stays_below_where_the_distance_is_clipped_however_far_the_contr
     assert begin(max_dist=12.0).max_dist == 12.0  # who asks for it gets it
 
 
-@pytest.mark.parametrize("thinned", [1, 5])
-def test_plans_count_the_steps_between_nodes_and_not_between_their_nearest_observations(thinned):
+@pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")  # there is room for few nodes
+def test_maxdist_is_below_half_of_far_even_where_the_data_does_not_reach_it():
+    small = walks(number=10, length=50, size=1.0)  # 1.41 steps from corner to corner
+    choice = choose(Plane(far=2.0), small)
+    assert choice.tried[0].max_dist == 1.0 and any("half of the 2 steps" in reason for reason in choice.why)
+
+
+def test_a_maxdist_over_half_of_far_is_at_most_065_of_it_and_warned_about():
+    line = np.stack([8.5 * np.arange(40), np.zeros(40)], axis=1)  # falls apart below 8.5 steps
+    with pytest.warns(MemoryWarning, match="is over half of the 15 steps"):
+        assert choose(Plane(far=15.0), line, reach=64.0).max_dist == pytest.approx(0.65 * 15)
+    with pytest.warns(MemoryWarning, match="strongly connected") as heard:  # many of the line are merged
+        assert choose(Plane(far=15.0), line, max_dist=12.0).max_dist == 12.0  # who asks for it gets it
+    assert not any("over half" in str(each.message) for each in heard)
+
+
+@pytest.mark.parametrize(("thinned", "least"), [(1, 0.9), (5, 0.8)])
+def test_plans_count_the_steps_between_nodes_and_not_between_their_nearest_observations(thinned, least):
     memory = choose(Plane(far=15.0), data=DATA[::thinned]).memory
     edges, places = memory.edges(), memory.embeddings
     apart = np.linalg.norm(places[edges.source] - places[edges.target], axis=1)
-    assert (edges.weight >= np.minimum(apart, 15) - 1e-4).all()
+    assert (edges.weight >= np.minimum(apart, int(memory.settings.max_dist)) - 1e-4).all()
     plan = memory.plan([1.0, 1.0], [19.0, 19.0])
-    assert 18 * 2**0.5 * 0.9 <= plan.total <= 18 * 2**0.5 * 1.5
+    assert 18 * 2**0.5 * least <= plan.total <= 18 * 2**0.5 * 1.5
+
+
+class Torn(Plane):
+    """Steps in the plane, but clipped from one half to the other: an error that episodes contradict."""
+
+    def __call__(self, starts, goals):
+        return np.where((starts[:, :1] < 10) != (goals[:, 0] < 10), self.limit, super().__call__(starts, goals))
+
+
+def test_edges_in_time_are_no_longer_than_maxdist_where_the_distance_is_clipped():
+    choice = choose(Torn(far=15.0, noise=0.3), max_dist=5.5, k=None)
+    edges, places = choice.memory.edges(), choice.memory.embeddings
+    across = (places[edges.source, 0] < 10) != (places[edges.target, 0] < 10)
+    assert across.any() and (edges.weight[across] == 5).all() and edges.weight.max() <= 5.5
+    assert any("edges in time count as MaxDist" in reason for reason in choice.why)
+
+
+@pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")  # over ten steps the distance varies much
+def test_gaps_in_the_data_that_are_longer_than_maxdist_are_told():
+    sparse = DATA[::10]
+    choice = choose(Plane(), data=sparse, max_dist=6.0, k=None)
+    assert choice.memory.edges().weight.max() == 10
+    assert any("are longer than MaxDist, 6" in reason for reason in choice.why)
+
+
+def test_edges_in_time_of_more_steps_than_a_memory_keeps_are_told():
+    class Slow(Plane):
+        def __call__(self, starts, goals):
+            return 100 * super().__call__(starts, goals)
+
+    choice = choose(Slow(), max_dist=600.0, k=None)
+    assert any("edges in time count as 255 steps" in reason for reason in choice.why)
 
 
 def test_noise_does_not_take_maxdist_beyond_what_the_controller_is_good_over():
@@ -201,7 +283,7 @@ def test_data_that_falls_apart_is_warned_about_and_says_so():
             DATA[:200],
             Plane(far=15.0),
             {"max_dist": 14.0, "tau_a": 12.0},
-            ["there are only", "smaller max_dist (now 14)"],
+            ["There are only", "smaller max_dist (now 14)"],
         ),
         (DATA[::4], Plane(far=15.0, noise=9.0), {}, ["very noisy: 9 steps over one step", "by hand"]),
         (
@@ -251,5 +333,32 @@ def test_what_cannot_be_chosen_from_is_named():
         choose(Plane(), data=np.empty((0, 2)))
     with pytest.raises(sgm.InputError, match="distance None"):
         choose(None)
+    with pytest.raises(sgm.InputError, match="distance is 'x': expected a distance"):
+        choose("x")
+    with pytest.raises(sgm.InputError, match="controller is 'x': expected a function"):
+        choose(Plane(), controller="x")
     with pytest.raises(sgm.InputError, match="nodes is 0"):
         choose(Plane(), nodes=0)
+
+
+def test_at_most_so_many_observations_are_taken_even_of_one_long_episode():
+    for most in (5, 30):
+        rows = Rows.of(DATA).thinned(most, 5)
+        assert 0 < len(rows) <= most and len(np.unique(rows)) == len(rows)
+    long = sgm.Experience(DATA.observations, np.zeros(len(DATA), np.int64))
+    rows = Rows.of(long).thinned(100, 5)
+    assert len(rows) == 100 and rows[-1] > 1_900  # from all over
+
+
+@pytest.mark.filterwarnings("ignore::sgm.errors.MemoryWarning")
+def test_episodes_of_one_observation_are_not_called_no_episodes():
+    choice = choose(Plane(), sgm.Experience(DATA.observations[:600], np.arange(600)))
+    assert any("no episodes of two observations or more" in reason for reason in choice.why)
+
+
+def test_noise_of_rows_is_told_as_such_and_each_sentence_begins_with_a_capital():
+    with pytest.warns(MemoryWarning) as heard:
+        choose(Plane(level=6.0, noise=0.0), DATA[::4], max_dist=3.0)
+    (said,) = [str(each.message) for each in heard]
+    assert said.startswith("The distance is very noisy: after one step, distances to other observations have changed")
+    assert all(sentence[0].isupper() for sentence in said.split(". ")), said
