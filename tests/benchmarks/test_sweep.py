@@ -73,6 +73,7 @@ def test_the_page_has_the_three_figures_and_says_who_leads(run):
     text = (out / "report.html").read_text()
     assert {path.stem for path in (out / "figures").iterdir()} == {"steps-point", "seconds-point", "front-point"}
     assert "PointEnv: two-way against the others" in text and "Over dense" in text
+    assert "Dense memories of 80 observations were left out" in text
 
 
 def test_sizes_share_the_networks_of_a_seed_and_a_longer_cleanup_goes_on(run, capsys):

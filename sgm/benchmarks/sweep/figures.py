@@ -41,16 +41,13 @@ def figures(world: str, rows: Sequence[Row], builds: Mapping[str, float]) -> lis
             who = f"{policy} cleanup, {agent} agent."
             caption = (
                 f"Cleanup steps until {GOOD:.0%} of the episodes succeed, against the observations that the memory was "
-                f"built from; {who} Points above the line: never, as far as it was cleaned up."
+                f"built from; {who} In the shaded band: never, as far as it was cleaned up."
             )
             found.append(Figure(f"steps-{name}", caption, partial(draw_steps, groups=groups)))
             seconds = f"Success against the wall-clock of building and cleaning up, by observations; {who} "
             band = page.band([item for items in groups.values() for item in items])
-            found.append(
-                Figure(
-                    f"seconds-{name}", seconds + band, partial(draw_seconds, groups=groups, builds=builds), wide=True
-                )
-            )
+            draw = partial(draw_seconds, groups=groups, builds=builds)
+            found.append(Figure(f"seconds-{name}", seconds + band, draw, wide=len({size for size, _ in groups}) > 1))
             front = (
                 f"Success and what it costs: every memory at every stage; {who} The line is the front: nothing is at "
                 "least as good and cheaper."
@@ -116,8 +113,8 @@ def draw_seconds(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], bui
                     seconds, rates, color=colour, marker=marker, markersize=4, linewidth=1.4, label=items[0].group.label
                 )
                 axes.fill_between(seconds, low, high, color=colour, alpha=0.13, linewidth=0)
-        axes.set(title=f"{size:,} observations", xscale="log", ylim=(0, 102))
-        plots.thousands(axes.xaxis)
+        axes.set(title=f"{size:,} observations", ylim=(0, 102))
+        _in_seconds(axes)
         axes.title.set_fontsize(10)
         plots.tidy(axes)
     for axes in list(panels.flat)[len(sizes) :]:
@@ -129,6 +126,13 @@ def draw_seconds(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], bui
     figure.tight_layout()
     plots.legend_under(figure, panels, 0.5)
     plots.save(figure, path)
+
+
+def _in_seconds(axes: Any) -> None:
+    """A logarithmic axis with plain numbers at 1, 2 and 5 of each power of ten."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
 
 
 def draw_front(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], builds: Mapping[str, float]) -> None:
@@ -155,7 +159,8 @@ def draw_front(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], build
         )
     front = pareto(every)
     axes.step(*zip(*front, strict=True), where="post", color="#444", linewidth=1, zorder=2, label="front")
-    axes.set(xscale="log", xlabel="seconds of building and cleanup", ylabel="success, %", ylim=(0, 102))
+    axes.set(xlabel="seconds of building and cleanup", ylabel="success, %", ylim=(0, 102))
+    _in_seconds(axes)
     plots.tidy(axes)
     plots.legend_under(figure, np.array([axes]), 0.55)
     plots.save(figure, path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from sgm.benchmarks import comparisons, page, tables
-from sgm.benchmarks.checks import NUMBER, TEXT, Each
+from sgm.benchmarks.checks import COUNT, NUMBER, TEXT, Each
 from sgm.benchmarks.page import Figures, Note, Section
 from sgm.benchmarks.runs import RunFolder
 from sgm.benchmarks.tables import NONE, Cell, Group, Pooled, Row, Table, rounded, share, stage
@@ -39,7 +39,7 @@ def report(run: RunFolder) -> list[Section]:
         sections += [
             Section(
                 f"{TITLES.get(world, world)}: success",
-                [Figures(figures(world, rows, builds)), success_table(rows), Note(_NOTE)],
+                [Figures(figures(world, rows, builds)), success_table(rows), Note(_NOTE + _left_out(run, rows))],
             ),
             Section(f"{TITLES.get(world, world)}: cost", [cost_table(rows, builds), Note(_COST_NOTE)]),
             Section(
@@ -48,6 +48,16 @@ def report(run: RunFolder) -> list[Section]:
             ),
         ]
     return page.standard(run, *sections)
+
+
+def _left_out(run: RunFolder, rows: Sequence[Row]) -> str:
+    """What is said of dense memories that were too large to be run; nothing if all were run."""
+    most = run.checked("settings", {"largest_dense": COUNT}).get("largest_dense")
+    larger = sorted({row["size"] for row in rows if most is not None and row["size"] > most})
+    if not larger:
+        return ""
+    sizes = ", ".join(f"{size:,}" for size in larger)
+    return f" Dense memories of {sizes} observations were left out: they end at {most:,} nodes (--largest-dense)."
 
 
 def console(rows: Sequence[Row]) -> list[Table]:

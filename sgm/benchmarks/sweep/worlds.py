@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +14,9 @@ from scipy.sparse.csgraph import dijkstra
 import sgm
 from sgm.benchmarks import load
 from sgm.benchmarks.base import Piece, Row
+from sgm.benchmarks.checks import NUMBER
 from sgm.benchmarks.ground_truth import share_over
-from sgm.benchmarks.results import write_json, writing
+from sgm.benchmarks.results import read_object, write_json, writing
 from sgm.benchmarks.seeds import Purpose
 from sgm.navigation import agents
 
@@ -290,7 +291,7 @@ class GiantWorld(World):
 KINDS: dict[str, type[World]] = {"point": PointWorld, "safety": SafetyWorld, "giant": GiantWorld}
 
 
-def read_build(folder: Any) -> float | None:
+def read_build(folder: Path) -> float | None:
     """The seconds that building a memory took; None if it is not known."""
-    path = folder / "build.json"
-    return float(json.loads(path.read_text())["seconds"]) if path.exists() else None
+    found = read_object(folder / "build.json", {"seconds": NUMBER})
+    return None if found is None else found.get("seconds")
