@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, diags_array
 
 from sgm.errors import InputError
 from sgm.memory.distance import Distance, between, far_of
+from sgm.memory.settings import whole
 
 if TYPE_CHECKING:
     from .navigator import Navigator
@@ -229,10 +230,17 @@ class Odometry(NearestNode):
 
     Attributes:
         position: the node attribute that says where nodes are: (V, p), x and y first.
+        agreeing: of so many nodes nearest to what is seen, or to a goal, the one that is closest to the others in place
+            counts as the nearest: one that lies elsewhere is outvoted. 1: the nearest itself.
     """
 
     position: str = "pose"
+    agreeing: int = 1
     by_odometry = True
+
+    def __post_init__(self) -> None:
+        """Check the number."""
+        self.agreeing = whole("agreeing", self.agreeing, 1)
 
     def bind(self, agent: Navigator) -> None:
         """Localise the robots of this agent."""
@@ -260,9 +268,27 @@ class Odometry(NearestNode):
         here = np.asarray(observations)[:, None, :2]
         return np.square(here - self.places[:, :2]).sum(axis=2).argmin(axis=1)
 
+    def from_nodes(self, goals: Any) -> Floats:
+        """(m, V) steps from every node to each of (m, ...) goals; the least is that of the node the others agree on."""
+        return self._agreed(super().from_nodes(goals))
+
     def _measure(self, rows: Ints) -> Floats:
         distance = self._agent.distance or self._agent.memory.distance
-        return distance(distance.embed(self.seen(rows)), self._nodes)
+        return self._agreed(distance(distance.embed(self.seen(rows)), self._nodes))
+
+    def _agreed(self, steps: Floats) -> Floats:
+        """(m, V) steps in which the node that the nearest ones agree on is just below all others."""
+        number = min(self.agreeing, steps.shape[1])
+        if number < 3:  # two nodes have no middle
+            return steps
+        steps = np.array(steps, np.float32)
+        rows = np.arange(len(steps))
+        nearest = np.argsort(steps, axis=1, kind="stable")[:, :number]
+        places = self.places[nearest, :2]
+        gaps = np.linalg.norm(places[:, :, None] - places[:, None], axis=-1).sum(axis=2)
+        middle = nearest[rows, gaps.argmin(axis=1)]
+        steps[rows, middle] = np.nextafter(steps.min(axis=1), np.float32(-np.inf))
+        return steps
 
 
 LOCALISERS = {"nearest": NearestNode, "filter": BayesFilter, "odometry": Odometry}

@@ -16,7 +16,7 @@ from sgm.cli import main
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
 
-TINY = ["--episodes", "4", "--cleanup-steps", "60", "--checkpoints", "30", "--no-progress"]
+TINY = ["--sample", "30", "--episodes", "4", "--cleanup-steps", "60", "--checkpoints", "30", "--no-progress"]
 
 
 def row(method, steps, successes, size=1_000, seed=0, **more):

@@ -26,9 +26,9 @@ TRAINING_ENVS = 20  # they advance together, once every so many iterations
 TRAINING_EPISODE_STEPS = 20
 ATTEMPTS = 8  # episodes among which one is looked for that a figure can show
 # The paper's settings (appendix, PointEnv).
-_SGM: dict[str, Any] = {"tau_a": 5.0, "tau_p": 0.05, "max_dist": 10.0}
+MAX_DIST, K = 10.0, 5
+_SGM: dict[str, Any] = {"tau_a": 5.0, "tau_p": 0.05, "max_dist": MAX_DIST}
 _SORB: dict[str, Any] = {"criterion": "none", "max_dist": 6.0}
-K = 5
 _UNIFORM = {"uniform": True}
 
 

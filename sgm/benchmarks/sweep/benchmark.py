@@ -13,7 +13,7 @@ from sgm.benchmarks.checks import COUNT, NUMBER, TEXT
 
 from .costs import AXES
 from .report import console, report
-from .settings import AGENTS, METHODS, POLICIES, QUICK, SweepSettings
+from .settings import AGENTS, METHODS, POLICIES, QUICK, WIDER, SweepSettings
 from .worlds import KINDS, World, read_build
 
 
@@ -26,8 +26,10 @@ def build(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
 def declined(piece: Piece, method: str) -> str:
     """Why a method is left out of a piece."""
     most = piece.settings.largest_dense
-    if method == "dense" and piece.numbers["size"] > most:
+    if method in ("dense", "wider") and piece.numbers["size"] > most:
         return f"dense memories end at {most:,} nodes (--largest-dense)"
+    if method == "wider" and piece.numbers["world"] != "point":
+        return "it is there for PointEnv only"
     return ""
 
 
@@ -41,12 +43,12 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
     found = {}
     for folder in folders:
         for method in METHODS:
-            if (seconds := read_build(folder / method)) is not None:
+            if (seconds := read_build(folder / method).get("seconds")) is not None:
                 found[f"{folder.relative_to(out).as_posix()}/{method}"] = seconds
     return {"build_seconds": found}
 
 
-_LABELS = {"dense": "dense", "both": "two-way and perceptual"}
+_LABELS = {"both": "two-way and perceptual", "wider": f"dense, k = {WIDER}"}
 
 BENCHMARK = Benchmark(
     name="sweep",

@@ -18,6 +18,7 @@ from .costs import steps_until, total_seconds
 GOOD = 0.95
 LOOKS = {
     "dense": ("#c2570c", "s"),
+    "wider": ("#e39a6b", "P"),
     "uniform": ("#8a8f98", "D"),
     "perceptual": ("#7b4fa3", "v"),
     "incoming": ("#2a9d4a", "<"),

@@ -11,7 +11,8 @@ from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, 
 
 WORLDS = ("point", "safety", "giant")
 CRITERIA = ("uniform", "perceptual", "incoming", "outgoing", "two-way", "both")  # both: two-way and perceptual
-METHODS = ("dense", *CRITERIA)
+WIDER = 20  # successors of a node in "wider"
+METHODS = ("dense", *CRITERIA, "wider")  # wider: dense, but with more successors
 AGENTS = ("plain", "persistent")
 POLICIES: dict[str, sgm.CleanupPolicy] = {
     "first-failure": sgm.FirstFailure(),  # the paper's
@@ -20,7 +21,10 @@ POLICIES: dict[str, sgm.CleanupPolicy] = {
 }
 _SIZES = "observations that memories are built from"
 _WORLDS = "point: PointEnv; safety: SafetyGym's rooms; giant: OGBench's giant point maze"
-_METHODS = "dense is SoRB's or ConSPTM's memory, the others name how observations are merged"
+_METHODS = (
+    f"dense is SoRB's or ConSPTM's memory, wider the same with {WIDER} successors a node instead of 5 (point only); "
+    "the others name how observations are merged"
+)
 _AGENTS = "who is evaluated in safety; the persistent one avoids what failed for the rest of an episode"
 _NODES = "nodes of a sparse memory in safety and giant, but never more than a third of the observations"
 _LARGEST = "nodes of the largest dense memory; larger ones are left out, and the page says so"
@@ -40,6 +44,7 @@ class SweepSettings(Settings):
     checkpoints: tuple[int, ...] = steps((1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000))
     episodes: int = count(200, "evaluation episodes of each world, size, seed, method and stage", EVALUATION)
     agents: tuple[str, ...] = some_of(AGENTS, AGENTS, _AGENTS, EVALUATION)
+    sample: int = count(2_000, "observations that thresholds of point are chosen by, one for all sizes", MEMORY)
     nodes: int = count(900, _NODES, MEMORY)
     largest_dense: int = count(20_000, _LARGEST, MEMORY)
     workers: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)
@@ -51,6 +56,7 @@ class SweepSettings(Settings):
 QUICK: dict[str, Any] = {
     "worlds": ("point",),
     "sizes": (100, 200),
+    "sample": 100,
     "cleanup_steps": 500,
     "checkpoints": (200,),
     "episodes": 10,

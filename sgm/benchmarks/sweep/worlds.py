@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,13 +15,13 @@ from scipy.sparse.csgraph import dijkstra
 import sgm
 from sgm.benchmarks import load
 from sgm.benchmarks.base import Piece, Row
-from sgm.benchmarks.checks import NUMBER
+from sgm.benchmarks.checks import COUNT, NUMBER
 from sgm.benchmarks.ground_truth import share_over
 from sgm.benchmarks.results import read_object, write_json, writing
 from sgm.benchmarks.seeds import Purpose
 from sgm.navigation import agents
 
-from .settings import SweepSettings
+from .settings import WIDER, SweepSettings
 
 PLANS = 20  # goals that the time of a plan is the median of
 DENSEST = 3  # observations for each node of a sparse memory, at least
@@ -37,9 +38,9 @@ class World:
 
     benchmark: ClassVar[str]
 
-    def __init__(self, piece: Piece) -> None:
-        """Prepare the piece of the benchmark; nothing is made yet."""
-        self.outer, self.size = piece, int(piece.numbers["size"])
+    def __init__(self, piece: Piece, size: int | None = None) -> None:
+        """Prepare the piece of the benchmark, for so many observations if not as many as the piece says."""
+        self.outer, self.size = piece, int(piece.numbers["size"]) if size is None else size
         numbers = {**self.numbers(), "seed": piece.numbers["seed"]}
         out = piece.out / "networks" / piece.numbers["world"]
         how: dict[str, Any] = {"command": piece.command, "progress": piece.progress}
@@ -55,14 +56,20 @@ class World:
 
     def build(self, method: str) -> sgm.SparseGraphicalMemory:
         """The memory of a method; how long it took is kept beside it."""
+        known = read_build(self.outer.folder / "dense").get("seconds", 0.0) if method == "wider" else 0.0
         begin = time.perf_counter()
-        memory = self.dense() if method == "dense" else self.sparse(method)
-        seconds = time.perf_counter() - begin
-        write_json(self.outer.folder / method / "build.json", {"seconds": seconds})
+        make = {"dense": self.dense, "wider": self.wider}.get(method, partial(self.sparse, method))
+        memory = make()
+        seconds = known + time.perf_counter() - begin
+        write_json(self.outer.folder / method / "build.json", {"seconds": seconds, "nodes": len(memory)})
         return memory
 
     def dense(self) -> sgm.SparseGraphicalMemory:
         """The memory of all observations."""
+        raise NotImplementedError
+
+    def wider(self) -> sgm.SparseGraphicalMemory:
+        """The memory of all observations, with more successors for each."""
         raise NotImplementedError
 
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
@@ -103,7 +110,7 @@ def plan_seconds(memory: sgm.SparseGraphicalMemory) -> float:
 
 
 class PointWorld(World):
-    """PointEnv. "both" has the paper's thresholds, the other criteria as many nodes as it."""
+    """PointEnv. "both" has the paper's thresholds, the other criteria as many nodes from a sample."""
 
     benchmark = "point"
     false = 15.0  # steps of the true way beyond which an edge is false: no controller of the benchmark goes so far
@@ -122,31 +129,66 @@ class PointWorld(World):
         memory.filter(point.K)
         return memory
 
+    def wider(self) -> sgm.SparseGraphicalMemory:
+        """SoRB's, with a wider filter."""
+        known = self.outer.folder / "dense" / "built.sgm"
+        memory = self.outer.load(known) if known.exists() else self.dense()
+        memory.filter(WIDER)
+        return memory
+
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
         """SGM's, after its k-nearest filter."""
+        if method == "both":
+            return self.paper()
+        if method == "uniform":
+            return self.choose(method, read_build(self.outer.folder / "both").get("nodes") or len(self.paper())).memory
         from sgm.benchmarks.point import benchmark as point
 
-        paper = point.build_sgm(self.inner)
-        paper.filter(point.K)
-        if method == "both":
-            return paper
+        observations, cells = self.inner.buffer
+        how = {"criterion": method, "tau_p": None, **self.threshold(method), "max_dist": point.MAX_DIST, "k": point.K}
+        memory = sgm.SparseGraphicalMemory(self.inner.networks[0], **how)
+        memory.extend(observations, attributes={"position": cells}, progress=self.outer.progress)
+        return memory
+
+    def paper(self) -> sgm.SparseGraphicalMemory:
+        """With the paper's thresholds."""
+        from sgm.benchmarks.point import benchmark as point
+
+        memory = point.build_sgm(self.inner)
+        memory.filter(point.K)
+        return memory
+
+    def choose(self, method: str, nodes: int) -> sgm.ThresholdChoice:
+        """About so many nodes by another criterion."""
+        from sgm.benchmarks.point import benchmark as point
+
         observations, cells = self.inner.buffer
         choice = sgm.choose_threshold(
             self.inner.networks[0],
             observations,
-            len(paper),
+            nodes,
             criterion=method,
-            max_dist=paper.settings.max_dist,
+            max_dist=point.MAX_DIST,
             k=point.K,
             seed=self.outer.seed_for(Purpose.THRESHOLD),
             progress=self.outer.progress,
         )
         choice.memory.attributes["position"] = cells[choice.stream]
-        return choice.memory
+        return choice
+
+    def threshold(self, method: str) -> dict[str, Any]:
+        """Of a criterion, the same at every size: a sample becomes as many nodes as with the paper's thresholds."""
+        path = self.inner.folder / f"{method}.json"
+        if (found := read_object(path, {"tau_a": NUMBER, "tau_p": NUMBER})) is None:
+            sample = PointWorld(self.outer, self.outer.settings.sample)
+            choice = sample.choose(method, len(sample.paper()))
+            found = {choice.name: choice.value}
+            write_json(path, found)
+        return found
 
     def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
         """SoRB's or SGM's."""
-        make = agents.sorb if method == "dense" else agents.sgm
+        make = agents.sorb if method in ("dense", "wider") else agents.sgm
         return make(memory, self.inner.networks[1], clean=clean)
 
     def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
@@ -291,7 +333,6 @@ class GiantWorld(World):
 KINDS: dict[str, type[World]] = {"point": PointWorld, "safety": SafetyWorld, "giant": GiantWorld}
 
 
-def read_build(folder: Path) -> float | None:
-    """The seconds that building a memory took; None if it is not known."""
-    found = read_object(folder / "build.json", {"seconds": NUMBER})
-    return None if found is None else found.get("seconds")
+def read_build(folder: Path) -> Mapping[str, Any]:
+    """The seconds that building a memory took, and its nodes; nothing if it was not built yet."""
+    return read_object(folder / "build.json", {"seconds": NUMBER, "nodes": COUNT}) or {}
