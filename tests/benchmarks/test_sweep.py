@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
+import sgm
 from sgm.benchmarks import load, tables
 from sgm.benchmarks.base import Piece
-from sgm.benchmarks.sweep import costs, figures
+from sgm.benchmarks.sweep import costs, figures, worlds
 from sgm.benchmarks.sweep.settings import CRITERIA, METHODS, SweepSettings
 from sgm.benchmarks.sweep.worlds import KINDS
 from sgm.cli import main
@@ -87,6 +89,33 @@ def test_sizes_share_the_networks_of_a_seed_and_a_longer_cleanup_goes_on(run, ca
     after = json.loads((out / "results.json").read_text())["rows"]
     assert [each for each in after if each["cleanup_steps"] <= 60] == before
     assert [(each["method"], each["size"]) for each in after if each["cleanup_steps"] == 90] == [("two-way", 40)]
+
+
+def test_as_released_a_node_takes_one_of_its_own_places():
+    """Nodes 0 to 3 in a row; the distance to itself is 1.5 steps, so it is nearer than what is 2 steps away."""
+
+    class Row:
+        def embed(self, places):
+            return np.asarray(places, np.float32)[:, None]
+
+        def __call__(self, starts, goals):
+            gaps = np.abs(starts - goals.T)
+            return np.where(gaps == 0, np.float32(1.5), gaps)
+
+    memory = sgm.SparseGraphicalMemory(Row(), criterion="none", max_dist=2.5, k=2, policy="first-failure")
+    memory.extend([0.0, 1.0, 2.0, 3.0])
+    assert set(zip(*memory.edges()[:2], strict=True)) == {
+        (0, 1),
+        (0, 2),
+        (1, 0),
+        (1, 2),
+        (2, 1),
+        (2, 3),
+        (3, 1),
+        (3, 2),
+    }
+    worlds.drop_for_itself(memory)
+    assert set(zip(*memory.edges()[:2], strict=True)) == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
 
 
 def test_steps_until_a_success_are_those_of_the_first_stage_that_has_it():

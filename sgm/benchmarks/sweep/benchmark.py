@@ -13,7 +13,7 @@ from sgm.benchmarks.checks import COUNT, NUMBER, TEXT
 
 from .costs import AXES
 from .report import console, report
-from .settings import AGENTS, METHODS, POLICIES, QUICK, WIDER, SweepSettings
+from .settings import AGENTS, DENSE, METHODS, POLICIES, QUICK, WIDER, SweepSettings
 from .worlds import KINDS, World, read_build
 
 
@@ -26,9 +26,9 @@ def build(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
 def declined(piece: Piece, method: str) -> str:
     """Why a method is left out of a piece."""
     most = piece.settings.largest_dense
-    if method in ("dense", "wider") and piece.numbers["size"] > most:
+    if method in DENSE and piece.numbers["size"] > most:
         return f"dense memories end at {most:,} nodes (--largest-dense)"
-    if method == "wider" and piece.numbers["world"] != "point":
+    if method in DENSE and method != "dense" and piece.numbers["world"] != "point":
         return "it is there for PointEnv only"
     return ""
 
@@ -48,7 +48,7 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
     return {"build_seconds": found}
 
 
-_LABELS = {"both": "two-way and perceptual", "wider": f"dense, k = {WIDER}"}
+_LABELS = {"both": "two-way and perceptual", "wider": f"dense, k = {WIDER}", "released": "dense, as released"}
 
 BENCHMARK = Benchmark(
     name="sweep",

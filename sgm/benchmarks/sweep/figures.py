@@ -19,6 +19,7 @@ GOOD = 0.95
 LOOKS = {
     "dense": ("#c2570c", "s"),
     "wider": ("#e39a6b", "P"),
+    "released": ("#7a3b12", "X"),
     "uniform": ("#8a8f98", "D"),
     "perceptual": ("#7b4fa3", "v"),
     "incoming": ("#2a9d4a", "<"),

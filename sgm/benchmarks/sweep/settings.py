@@ -12,7 +12,8 @@ from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, 
 WORLDS = ("point", "safety", "giant")
 CRITERIA = ("uniform", "perceptual", "incoming", "outgoing", "two-way", "both")  # both: two-way and perceptual
 WIDER = 20  # successors of a node in "wider"
-METHODS = ("dense", *CRITERIA, "wider")  # wider: dense, but with more successors
+DENSE = ("dense", "wider", "released")  # wider, released: dense, but with other successors; PointEnv only
+METHODS = ("dense", *CRITERIA, "wider", "released")
 AGENTS = ("plain", "persistent")
 POLICIES: dict[str, sgm.CleanupPolicy] = {
     "first-failure": sgm.FirstFailure(),  # the paper's
@@ -22,8 +23,8 @@ POLICIES: dict[str, sgm.CleanupPolicy] = {
 _SIZES = "observations that memories are built from"
 _WORLDS = "point: PointEnv; safety: SafetyGym's rooms; giant: OGBench's giant point maze"
 _METHODS = (
-    f"dense is SoRB's or ConSPTM's memory, wider the same with {WIDER} successors a node instead of 5 (point only); "
-    "the others name how observations are merged"
+    f"dense is SoRB's or ConSPTM's memory; wider has {WIDER} successors a node instead of 5, released those of the "
+    "authors' code, where a node may be its own (both point only); the others name how observations are merged"
 )
 _AGENTS = "who is evaluated in safety; the persistent one avoids what failed for the rest of an episode"
 _NODES = "nodes of a sparse memory in safety and giant, but never more than a third of the observations"

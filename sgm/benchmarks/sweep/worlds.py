@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +20,7 @@ from sgm.benchmarks.results import read_object, write_json, writing
 from sgm.benchmarks.seeds import Purpose
 from sgm.navigation import agents
 
-from .settings import WIDER, SweepSettings
+from .settings import DENSE, WIDER, SweepSettings
 
 PLANS = 20  # goals that the time of a plan is the median of
 DENSEST = 3  # observations for each node of a sparse memory, at least
@@ -56,21 +55,30 @@ class World:
 
     def build(self, method: str) -> sgm.SparseGraphicalMemory:
         """The memory of a method; how long it took is kept beside it."""
-        known = read_build(self.outer.folder / "dense").get("seconds", 0.0) if method == "wider" else 0.0
         begin = time.perf_counter()
-        make = {"dense": self.dense, "wider": self.wider}.get(method, partial(self.sparse, method))
-        memory = make()
+        if method in DENSE:
+            memory, known = self.all_observations(method)
+        else:
+            memory, known = self.sparse(method), 0.0
         seconds = known + time.perf_counter() - begin
         write_json(self.outer.folder / method / "build.json", {"seconds": seconds, "nodes": len(memory)})
         return memory
+
+    def all_observations(self, method: str) -> tuple[sgm.SparseGraphicalMemory, float]:
+        """The memory of a dense method, and the seconds that what it was made from had taken before."""
+        known = self.outer.folder / "dense" / "built.sgm"
+        if method == "dense" or not known.exists():
+            return self.successors(self.dense(), method), 0.0
+        seconds = read_build(known.parent).get("seconds", 0.0)
+        return self.successors(self.outer.load(known), method), seconds
 
     def dense(self) -> sgm.SparseGraphicalMemory:
         """The memory of all observations."""
         raise NotImplementedError
 
-    def wider(self) -> sgm.SparseGraphicalMemory:
-        """The memory of all observations, with more successors for each."""
-        raise NotImplementedError
+    def successors(self, memory: sgm.SparseGraphicalMemory, method: str) -> sgm.SparseGraphicalMemory:
+        """The dense memory with the successors of a dense method."""
+        return memory
 
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
         """The memory of a merging criterion."""
@@ -109,6 +117,20 @@ def plan_seconds(memory: sgm.SparseGraphicalMemory) -> float:
     return float(np.median(found))
 
 
+def drop_for_itself(memory: sgm.SparseGraphicalMemory) -> None:
+    """Let each node be one of its own k successors where it is near enough to itself, in the place of the farthest.
+
+    The authors' SoRB has an edge from every node to itself, and its k-nearest filter counts that edge.
+    """
+    edges, vectors = memory.edges(), memory.embeddings
+    itself = np.array([memory.distance(vector[None], vector[None])[0, 0] for vector in vectors])
+    number = np.bincount(edges.source, minlength=len(memory))
+    farthest = np.lexsort((edges.weight, edges.source))[np.cumsum(number)[number == memory.settings.k] - 1]
+    farthest = farthest[edges.weight[farthest] > itself[edges.source[farthest]]]
+    source, target = edges.source[farthest], edges.target[farthest]
+    memory.record_many(source, target, np.zeros(len(farthest), np.bool_))
+
+
 class PointWorld(World):
     """PointEnv. "both" has the paper's thresholds, the other criteria as many nodes from a sample."""
 
@@ -129,11 +151,12 @@ class PointWorld(World):
         memory.filter(point.K)
         return memory
 
-    def wider(self) -> sgm.SparseGraphicalMemory:
-        """SoRB's, with a wider filter."""
-        known = self.outer.folder / "dense" / "built.sgm"
-        memory = self.outer.load(known) if known.exists() else self.dense()
-        memory.filter(WIDER)
+    def successors(self, memory: sgm.SparseGraphicalMemory, method: str) -> sgm.SparseGraphicalMemory:
+        """More of them, or those of the authors' code."""
+        if method == "wider":
+            memory.filter(WIDER)
+        elif method == "released":
+            drop_for_itself(memory)
         return memory
 
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
@@ -188,7 +211,7 @@ class PointWorld(World):
 
     def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
         """SoRB's or SGM's."""
-        make = agents.sorb if method in ("dense", "wider") else agents.sgm
+        make = agents.sorb if method in DENSE else agents.sgm
         return make(memory, self.inner.networks[1], clean=clean)
 
     def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
