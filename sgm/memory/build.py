@@ -134,7 +134,7 @@ class Builder:
             kept = self.nodes.stream.values[undo.nodes :] - undo.stream
             self.nodes.append_attributes(undo.nodes, {name: values[kept] for name, values in attributes.items()})
         if episodes is not None:
-            self._join_in_time(assignment, episodes, steps, undo)
+            self.join_in_time(assignment, episodes, steps, undo)
         elif number:
             self.tail = None
         added, dropped = len(self.nodes) - undo.nodes, number - len(chosen)
@@ -225,7 +225,7 @@ class Builder:
             undo.features.setdefault(node, stored.copy())
         stored += np.float32(self.settings.feature_average) * (feature - stored)
 
-    def _join_in_time(self, assignment: Ints, episodes: Ints, steps: Ints | None, undo: Undo) -> None:
+    def join_in_time(self, assignment: Ints, episodes: Ints, steps: Ints | None, undo: Undo) -> None:
         """Edges between the nodes of consecutive observations of one episode, which weigh the steps between these."""
         pairs, took = self._passages(assignment, episodes, steps)
         found = [self.graph.find(int(u), int(v)) for u, v in pairs]

@@ -26,6 +26,7 @@ from .attributes import Attributes, checked_batch
 from .build import Builder, ExtendReport, as_episodes
 from .certificate import Certificate, certify
 from .cleanup import Cleanup
+from .consolidate import consolidate
 from .criteria import within as is_within
 from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, far_of, paired
 from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
@@ -353,6 +354,44 @@ class SparseGraphicalMemory:
             attributes = {name: batch_of_one(value) for name, value in attributes.items()}
         batch = batch_of_one(observation)
         return int(self.extend(batch, episode=episode, attributes=attributes).assignment[0])
+
+    @takes_turns
+    def consolidated(
+        self,
+        observations: Any,
+        *,
+        min_support: int = 1,
+        episode: Any = OF_THE_DATA,
+        attributes: Mapping[str, Any] | None = None,
+        progress: bool = False,
+    ) -> SparseGraphicalMemory:
+        """A memory of the same places in which each node keeps the middle one of its observations, not the first.
+
+        The middle one has the least sum of distances to and from the others. Edges are made anew, so consolidate before
+        cleaning up: evidence stays behind. Nodes are numbered in the order of the observations they keep. The new
+        memory is not live, and can be extended like any other.
+
+        Args:
+            observations: everything given to `extend` and `add` so far, in order; or the `sgm.Experience` it was.
+            min_support: leave out nodes with fewer observations than this; theirs are then assigned to −1.
+            episode: as they were given to `extend`.
+            attributes: likewise.
+            progress: show a progress bar.
+        """
+        self._require_nodes()
+        self._require_features()
+        given = unpack(observations, episode, attributes)
+        built = consolidate(
+            self._builder, self.distance, self._features, given, whole("min_support", min_support, 1), progress
+        )
+        memory = SparseGraphicalMemory.__new__(SparseGraphicalMemory)
+        log = EventLog(self._log.keep)
+        memory._set_up(
+            self._distance, self._features, self.settings, self.policy, built.nodes, built.graph, log, built.tail
+        )
+        if given.whole_episodes:
+            memory._measure_single_steps(given.observations, np.asarray(given.episode))
+        return memory
 
     @takes_turns
     def filter(self, k: int | None) -> None:

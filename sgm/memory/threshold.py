@@ -33,6 +33,7 @@ from sgm.progress import progress_bar
 
 from .arrays import Ints, ragged
 from .build import Builder, as_episodes
+from .consolidate import EMBED, rebuilt
 from .distance import Distance, Features, Floats, between, compute_features, count, embed
 from .events import EventLog
 from .given import OF_THE_DATA, Given, unpack
@@ -52,7 +53,7 @@ _THRESHOLDS = {
     "perceptual": "tau_p",
     "uniform": "size",
 }
-_EMBED = 256  # observations embedded at once
+KEPT = ("first", "middle")
 _PART = 512  # observations between two looks at the node count
 _SAMPLE = (256, 2048)  # rows and columns of the table that says where to begin
 _REACH = 32.0  # how far from there log₂ τ may go
@@ -174,6 +175,7 @@ def choose_threshold(
     policy: str | CleanupPolicy = "first-failure",
     feature_average: float = 0.0,
     keep_observations: bool = False,
+    kept: str = "first",
     tolerance: float = 0.05,
     connected: float = 0.98,
     orders: int = 10,
@@ -207,6 +209,8 @@ def choose_threshold(
         policy: cleanup policy of the memory.
         feature_average: how far a merge moves a node's feature towards the new one; makes every try slow.
         keep_observations: keep each node's observation.
+        kept: which of the observations merged into it a node keeps: the "first", as the paper's single pass does, or
+            the "middle" one, see `SparseGraphicalMemory.consolidated`.
         tolerance: how far the node count may be from `nodes`, as a share of it.
         connected: share of the nodes in one strongly connected component that is enough.
         orders: how many orders may be visited; the first is the given one.
@@ -219,6 +223,8 @@ def choose_threshold(
     if nodes > total:
         raise InputError(f"nodes is {nodes}, but there are {total} observations: ask for at most as many nodes")
     name = _threshold_of(criterion, tau_p)
+    if kept not in KEPT:
+        raise InputError(f"kept is {kept!r}: expected one of {', '.join(map(repr, KEPT))}")
     if distance is None:
         raise InputError("distance is None: choosing a threshold needs one, see sgm.Distance")
     memory = SparseGraphicalMemory(
@@ -243,7 +249,8 @@ def choose_threshold(
         buffer = _Buffer(distance, features, given.observations, bar)
     with progress_bar(shown=progress, desc="choose", unit="graph") as bar:
         settings = dataclasses.replace(memory.settings, keep_observations=False)
-        search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar, tau_p == "auto")
+        how = {"paired": tau_p == "auto", "middle": kept == "middle"}
+        search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar, **how)
         found = search.run(range(orders), connected)
     attempt, order = found.attempt, visits.order(found.attempt.redrawn)
     for complaint in search.complaints(found):
@@ -307,8 +314,8 @@ class _Buffer:
         self.distance = distance
         embeddings: list[Floats] = []
         vectors: list[Floats] = []
-        for low in range(0, len(observations), _EMBED):
-            part = observations[low : low + _EMBED]
+        for low in range(0, len(observations), EMBED):
+            part = observations[low : low + EMBED]
             embeddings.append(embed(distance, part, embeddings[0].shape[1] if embeddings else None))
             if features is not None:
                 vectors.append(compute_features(features, part, vectors[0].shape[1] if vectors else None))
@@ -396,10 +403,12 @@ class _Search:
         tolerance: float,
         bar: Any,
         paired: bool = False,
+        middle: bool = False,
     ) -> None:
         self.tried: list[Attempt] = []
         self._buffer, self._settings, self._name, self._policy, self._visits = buffer, settings, name, policy, visits
         self._target, self._tolerance, self._bar, self._paired = target, tolerance, bar, paired
+        self._middle = middle
         self._best: _Found | None = None
 
     def run(self, orders: Sequence[int], connected: float) -> _Found:
@@ -476,6 +485,8 @@ class _Search:
             beside = self._equally_strong(redrawn, len(builder.nodes))
             builder, complete = self._build(dataclasses.replace(settings, tau_p=beside.value), redrawn, limit)
         edges = largest = 0
+        if complete and self._middle:
+            builder = self._consolidated(builder, redrawn)
         if complete:
             planner = Planner(builder.graph, self._policy)
             edges, largest = int(np.count_nonzero(planner.standing())), planner.largest_part()
@@ -515,6 +526,16 @@ class _Search:
             if len(builder.nodes) > limit:
                 return builder, False
         return builder, True
+
+    def _consolidated(self, builder: Builder, redrawn: int) -> Builder:
+        """The same nodes, each with the middle one of its observations."""
+        order, episodes, steps = self._visits.order(redrawn), self._visits.episodes, self._visits.steps
+        times = None if episodes is None else episodes[order]
+        given = Given(order, times, None, False, None if steps is None else steps[order])
+        rows = self._buffer.embeddings[order]
+        return rebuilt(
+            builder.settings, self._buffer, self._buffer.lookup, given, rows, builder.nodes.assignment.values, 1
+        )
 
     def _rank(self, attempt: Attempt) -> tuple[bool, float, float]:
         """Hits by connectivity, then by count; misses the other way round; less is better."""

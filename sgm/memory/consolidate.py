@@ -1,0 +1,125 @@
+"""Consolidation: of the observations that were merged into a node, the one in their middle is kept, not the first.
+
+A single pass makes a node of whatever is unlike all nodes so far. The more it is given, the more of its nodes are odd
+observations, whose distances are wrong. When the pass is over, it is known what is like each node, and the one in the
+middle of that is the least odd. What was seen too seldom can be left out.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+
+from sgm.errors import InputError
+from sgm.progress import progress_bar
+
+from .arrays import Ints
+from .attributes import checked_batch
+from .build import DROPPED, Builder, as_episodes
+from .distance import Distance, Features, Floats, between, count, embed
+from .events import EventLog
+from .given import Given
+from .graph import Graph
+from .nodes import Nodes
+from .settings import Settings
+
+MEMBERS = 128  # observations of a node among which the middle one is looked for
+EMBED = 256  # observations embedded at once
+
+
+def middles(distance: Distance, embedding: Floats, assignment: Ints, least: int) -> tuple[Ints, Ints]:
+    """The middle observation of every node that has at least so many.
+
+    It has the least sum of distances to and from the others; of more than 128 observations so many are looked at,
+    evenly spread in time. Ties go to the first.
+
+    Args:
+        distance: of the memory.
+        embedding: (n, e) embeddings of all observations.
+        assignment: (n,) the node of each; −1: none.
+        least: observations that a node must have to be among the results.
+
+    Returns:
+        (v,) observations, ascending, and (v,) the nodes they are of.
+    """
+    order = np.argsort(assignment, kind="stable")
+    order = order[assignment[order] >= 0]
+    ends = np.cumsum(np.bincount(assignment[order]))
+    found, nodes = [], []
+    for node, members in enumerate(np.split(order, ends[:-1])):
+        if len(members) < max(1, least):
+            continue
+        if len(members) > MEMBERS:
+            members = members[np.linspace(0, len(members) - 1, MEMBERS).astype(np.int64)]
+        steps = between(distance, embedding[members], embedding[members]).astype(np.float64)
+        found.append(members[(steps.sum(axis=0) + steps.sum(axis=1)).argmin()])
+        nodes.append(node)
+    rows, of = np.array(found, np.int64), np.array(nodes, np.int64)
+    by_time = np.argsort(rows)
+    return rows[by_time], of[by_time]
+
+
+def rebuilt(
+    settings: Settings,
+    distance: Distance,
+    features: Features | None,
+    given: Given,
+    embedding: Floats,
+    assignment: Ints,
+    least: int,
+) -> Builder:
+    """Nodes and edges over the middle observations, and the assignment of all observations to them.
+
+    Args:
+        settings: of the memory.
+        distance: of the memory.
+        features: of the memory.
+        given: all observations, with their episodes and attributes.
+        embedding: (n, e) their embeddings.
+        assignment: (n,) the node of each; −1: none.
+        least: observations that a node must have.
+    """
+    rows, of = middles(distance, embedding, assignment, least)
+    if not len(rows):
+        most = int(np.bincount(assignment[assignment >= 0]).max(initial=0))
+        raise InputError(f"min_support is {least}, but no node has more than {most} observations: lower it")
+    attributes = checked_batch(given.attributes, len(assignment), Nodes())
+    kept = {name: values[rows] for name, values in attributes.items()}
+    builder = Builder(Nodes(), Graph(), EventLog(), dataclasses.replace(settings, criterion="none"))
+    builder.graph.set_filter(settings.k)
+    undo = builder.mark()
+    builder.extend(distance, features, given.observations[rows], None, kept, None, undo, progress_bar(shown=False))
+    builder.settings = settings
+    place = np.full(int(assignment.max()) + 1, DROPPED)
+    place[of] = np.arange(len(of))
+    moved = np.where(assignment >= 0, place[assignment], DROPPED)
+    builder.nodes.stream.values[:] = rows
+    builder.nodes.assignment.cut(0)
+    builder.nodes.assignment.append(moved)
+    episodes = as_episodes(given.episode, len(assignment))
+    if episodes is not None:
+        builder.join_in_time(moved, episodes, given.steps, undo)
+    return builder
+
+
+def consolidate(
+    built: Builder, distance: Distance, features: Features | None, given: Given, least: int, progress: bool
+) -> Builder:
+    """`rebuilt` from what a memory has built; `given` must be all that it was given."""
+    assignment = built.nodes.assignment.values
+    total = count(given.observations)
+    if total != len(assignment):
+        raise InputError(
+            f"consolidated got {total} observations, but the memory was given {len(assignment)}: it takes all of them, "
+            "in order"
+        )
+    embedding = np.empty((total, built.nodes.embedding.shape[1]), np.float32)
+    with progress_bar(shown=progress, total=total, desc="consolidate", unit="obs") as bar:
+        for low in range(0, total, EMBED):
+            part = slice(low, low + EMBED)
+            embedding[part] = embed(distance, given.observations[part], embedding.shape[1])
+            bar.update(len(embedding[part]))
+    found = rebuilt(built.settings, distance, features, given, embedding, assignment, least)
+    found.tail = None if given.whole_episodes else found.tail
+    return found
