@@ -22,10 +22,20 @@ from .events import EventLog
 from .given import Given
 from .graph import Graph
 from .nodes import Nodes
-from .settings import Settings
+from .settings import Settings, whole
 
 MEMBERS = 128  # observations of a node among which the middle one is looked for
+SHARE = 0.2  # of the average number of observations, under which a node has too few
 EMBED = 256  # observations embedded at once
+
+
+def support(asked: int | str, observations: int, nodes: int) -> int:
+    """How many observations a node must have; "auto": a fifth of the average, and at least 1."""
+    if asked == "auto":
+        return max(1, round(SHARE * observations / max(1, nodes)))
+    if isinstance(asked, str):
+        raise InputError(f"min_support is {asked!r}: expected a whole number, or 'auto'")
+    return whole("min_support", asked, 1)
 
 
 def middles(distance: Distance, embedding: Floats, assignment: Ints, least: int) -> tuple[Ints, Ints]:
@@ -104,7 +114,7 @@ def rebuilt(
 
 
 def consolidate(
-    built: Builder, distance: Distance, features: Features | None, given: Given, least: int, progress: bool
+    built: Builder, distance: Distance, features: Features | None, given: Given, least: int | str, progress: bool
 ) -> Builder:
     """`rebuilt` from what a memory has built; `given` must be all that it was given."""
     assignment = built.nodes.assignment.values
@@ -114,6 +124,7 @@ def consolidate(
             f"consolidated got {total} observations, but the memory was given {len(assignment)}: it takes all of them, "
             "in order"
         )
+    least = support(least, int(np.count_nonzero(assignment >= 0)), len(built.nodes))
     embedding = np.empty((total, built.nodes.embedding.shape[1]), np.float32)
     with progress_bar(shown=progress, total=total, desc="consolidate", unit="obs") as bar:
         for low in range(0, total, EMBED):

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -360,7 +360,7 @@ class SparseGraphicalMemory:
         self,
         observations: Any,
         *,
-        min_support: int = 1,
+        min_support: int | Literal["auto"] = 1,
         episode: Any = OF_THE_DATA,
         attributes: Mapping[str, Any] | None = None,
         progress: bool = False,
@@ -373,7 +373,8 @@ class SparseGraphicalMemory:
 
         Args:
             observations: everything given to `extend` and `add` so far, in order; or the `sgm.Experience` it was.
-            min_support: leave out nodes with fewer observations than this; theirs are then assigned to −1.
+            min_support: leave out nodes with fewer observations than this; theirs are then assigned to −1. "auto": a
+                fifth of what nodes have on average.
             episode: as they were given to `extend`.
             attributes: likewise.
             progress: show a progress bar.
@@ -381,9 +382,7 @@ class SparseGraphicalMemory:
         self._require_nodes()
         self._require_features()
         given = unpack(observations, episode, attributes)
-        built = consolidate(
-            self._builder, self.distance, self._features, given, whole("min_support", min_support, 1), progress
-        )
+        built = consolidate(self._builder, self.distance, self._features, given, min_support, progress)
         memory = SparseGraphicalMemory.__new__(SparseGraphicalMemory)
         log = EventLog(self._log.keep)
         memory._set_up(

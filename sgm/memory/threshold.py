@@ -13,6 +13,8 @@ distances and never an outcome of navigation.
    largest such share wins, then the one closest to the target, then the earliest.
 4. Without a hit the closest count is returned, with a warning.
 
+With `min_support` every graph is consolidated before it is counted.
+
 "uniform" has its size given, so each order is one draw, judged by 3. With tau_p="auto" every τ_a is tried together with
 the τ_p that alone keeps about as many nodes as that τ_a alone, fewer than the two together: neither check decides
 everything.
@@ -33,7 +35,7 @@ from sgm.progress import progress_bar
 
 from .arrays import Ints, ragged
 from .build import Builder, as_episodes
-from .consolidate import EMBED, rebuilt
+from .consolidate import EMBED, rebuilt, support
 from .distance import Distance, Features, Floats, between, compute_features, count, embed
 from .events import EventLog
 from .given import OF_THE_DATA, Given, unpack
@@ -53,9 +55,9 @@ _THRESHOLDS = {
     "perceptual": "tau_p",
     "uniform": "size",
 }
-KEPT = ("first", "middle")
 _PART = 512  # observations between two looks at the node count
 _SAMPLE = (256, 2048)  # rows and columns of the table that says where to begin
+_UNSUPPORTED = 4  # nodes before those without support go, for each that is asked for
 _REACH = 32.0  # how far from there log₂ τ may go
 _NARROW = 2.0**-10  # an interval of log₂ τ in which a missed count counts as a jump
 _NUDGE = 0.125  # first step of log₂ τ in a redrawn order, where the threshold is nearly right already
@@ -175,7 +177,7 @@ def choose_threshold(
     policy: str | CleanupPolicy = "first-failure",
     feature_average: float = 0.0,
     keep_observations: bool = False,
-    kept: str = "first",
+    min_support: int | Literal["auto"] | None = None,
     tolerance: float = 0.05,
     connected: float = 0.98,
     orders: int = 10,
@@ -209,8 +211,9 @@ def choose_threshold(
         policy: cleanup policy of the memory.
         feature_average: how far a merge moves a node's feature towards the new one; makes every try slow.
         keep_observations: keep each node's observation.
-        kept: which of the observations merged into it a node keeps: the "first", as the paper's single pass does, or
-            the "middle" one, see `SparseGraphicalMemory.consolidated`.
+        min_support: consolidate the memory, see `SparseGraphicalMemory.consolidated`: each node keeps the middle one of
+            its observations, and those with fewer than this are left out and not counted. "auto": a fifth of
+            observations / `nodes`. None: nodes keep their first observation, as in the paper.
         tolerance: how far the node count may be from `nodes`, as a share of it.
         connected: share of the nodes in one strongly connected component that is enough.
         orders: how many orders may be visited; the first is the given one.
@@ -223,8 +226,7 @@ def choose_threshold(
     if nodes > total:
         raise InputError(f"nodes is {nodes}, but there are {total} observations: ask for at most as many nodes")
     name = _threshold_of(criterion, tau_p)
-    if kept not in KEPT:
-        raise InputError(f"kept is {kept!r}: expected one of {', '.join(map(repr, KEPT))}")
+    least = None if min_support is None else support(min_support, total, nodes)
     if distance is None:
         raise InputError("distance is None: choosing a threshold needs one, see sgm.Distance")
     memory = SparseGraphicalMemory(
@@ -249,8 +251,8 @@ def choose_threshold(
         buffer = _Buffer(distance, features, given.observations, bar)
     with progress_bar(shown=progress, desc="choose", unit="graph") as bar:
         settings = dataclasses.replace(memory.settings, keep_observations=False)
-        how = {"paired": tau_p == "auto", "middle": kept == "middle"}
-        search = _Search(buffer, settings, name, memory.policy, visits, nodes, tolerance, bar, **how)
+        how = visits, nodes, tolerance, bar, tau_p == "auto", least
+        search = _Search(buffer, settings, name, memory.policy, *how)
         found = search.run(range(orders), connected)
     attempt, order = found.attempt, visits.order(found.attempt.redrawn)
     for complaint in search.complaints(found):
@@ -403,12 +405,12 @@ class _Search:
         tolerance: float,
         bar: Any,
         paired: bool = False,
-        middle: bool = False,
+        least: int | None = None,
     ) -> None:
         self.tried: list[Attempt] = []
         self._buffer, self._settings, self._name, self._policy, self._visits = buffer, settings, name, policy, visits
         self._target, self._tolerance, self._bar, self._paired = target, tolerance, bar, paired
-        self._middle = middle
+        self._least = least
         self._best: _Found | None = None
 
     def run(self, orders: Sequence[int], connected: float) -> _Found:
@@ -485,8 +487,8 @@ class _Search:
             beside = self._equally_strong(redrawn, len(builder.nodes))
             builder, complete = self._build(dataclasses.replace(settings, tau_p=beside.value), redrawn, limit)
         edges = largest = 0
-        if complete and self._middle:
-            builder = self._consolidated(builder, redrawn)
+        if complete and self._least is not None:
+            builder = self._consolidated(builder, redrawn, self._least)
         if complete:
             planner = Planner(builder.graph, self._policy)
             edges, largest = int(np.count_nonzero(planner.standing())), planner.largest_part()
@@ -501,7 +503,12 @@ class _Search:
         return attempt
 
     def _most(self) -> float:
-        """With more nodes than this a graph is neither a hit nor closer than the best so far, or than one node."""
+        """With more nodes than this a graph is neither a hit nor closer than the best so far, or than one node.
+
+        Where nodes need support, many of them go: with more than this, τ is so small that hardly any has it.
+        """
+        if self._least is not None and self._least > 1:
+            return _UNSUPPORTED * self._target
         off = abs(self._best.attempt.nodes - self._target) if self._best else self._target
         return self._target + max(off, self._tolerance * self._target)
 
@@ -527,15 +534,15 @@ class _Search:
                 return builder, False
         return builder, True
 
-    def _consolidated(self, builder: Builder, redrawn: int) -> Builder:
-        """The same nodes, each with the middle one of its observations."""
+    def _consolidated(self, builder: Builder, redrawn: int, least: int) -> Builder:
+        """The nodes that have so many observations, or as many as any has, each with the middle one of them."""
         order, episodes, steps = self._visits.order(redrawn), self._visits.episodes, self._visits.steps
         times = None if episodes is None else episodes[order]
         given = Given(order, times, None, False, None if steps is None else steps[order])
-        rows = self._buffer.embeddings[order]
-        return rebuilt(
-            builder.settings, self._buffer, self._buffer.lookup, given, rows, builder.nodes.assignment.values, 1
-        )
+        assignment = builder.nodes.assignment.values
+        most = int(np.bincount(assignment[assignment >= 0]).max(initial=1))
+        held = self._buffer.embeddings[order], assignment, min(least, most)
+        return rebuilt(builder.settings, self._buffer, self._buffer.lookup, given, *held)
 
     def _rank(self, attempt: Attempt) -> tuple[bool, float, float]:
         """Hits by connectivity, then by count; misses the other way round; less is better."""

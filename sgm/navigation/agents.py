@@ -75,11 +75,12 @@ def consptm(
     penalty: float = 0.0,
     tries: int = 1,
     position: str = "pose",
+    agreeing: int = 1,
     **more: Any,
 ) -> Navigator:
     """ConSPTM in SafetyGym: looks to know where it is, goes by odometry; with a penalty and tries it is persistent."""
     parts = {
-        "localiser": Odometry(position=position),
+        "localiser": Odometry(position=position, agreeing=agreeing),
         "arrival": WithinRadius(radius),
         "router": RankedGoals(within=math.inf, ahead=ahead, penalty=penalty, tries=tries),
         "blame": LastEdge(skipped_count=False),

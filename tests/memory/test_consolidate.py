@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.memory.consolidate import MEMBERS, middles
+from sgm.memory.consolidate import MEMBERS, middles, support
 from tests.memory.test_store import same
 from tests.memory.test_threshold import MAX_DIST, Plane, choose, points
 
@@ -64,7 +64,7 @@ def test_it_can_be_saved_extended_cleaned_and_consolidated_again(tmp_path):
     after = built(observations, policy="first-failure").consolidated(observations)
     after.save(tmp_path / "memory.sgm")
     loaded = sgm.SparseGraphicalMemory.load(tmp_path / "memory.sgm", Plane())
-    same(after, loaded)
+    assert same(after, loaded)
     report = loaded.extend(more)
     assert report.merged > report.added
     edge = loaded.edges().source[0], loaded.edges().target[0]
@@ -102,16 +102,30 @@ def test_it_takes_all_observations_and_says_so():
 
 
 @pytest.mark.parametrize("episodes", [None, np.repeat(np.arange(8), 100)])
-def test_a_threshold_chosen_for_middle_observations_gives_the_consolidated_memory(episodes):
+@pytest.mark.parametrize("least", [1, 4, "auto"])
+def test_a_threshold_chosen_with_support_gives_the_consolidated_memory(episodes, least):
     observations = points()
-    choice = choose(observations, 60, kept="middle", episode=episodes)
+    choice = choose(observations, 40, min_support=least, episode=episodes)
     assert choice.within_tolerance and choice.largest_part == choice.memory.largest_part()
     memory = sgm.SparseGraphicalMemory(Plane(), **choice.memory.settings.asdict())
     order = choice.order
     times = None if episodes is None else episodes[order]
     memory.extend(observations[order], episode=times)
-    expected = memory.consolidated(observations[order], episode=times)
-    same(choice.memory, expected)
+    expected = memory.consolidated(observations[order], episode=times, min_support=4 if least == "auto" else least)
+    assert same(choice.memory, expected)
     assert np.array_equal(choice.stream, order[expected.nodes])
-    with pytest.raises(sgm.InputError, match="kept is 'last'"):
-        choose(observations, 60, kept="last")
+    assert np.bincount(expected.assignment[expected.assignment >= 0]).min() >= (1 if least == 1 else 4)
+
+
+def test_support_is_a_number_or_a_fifth_of_the_average():
+    assert [support("auto", *sizes) for sizes in ((3_000, 900), (12_000, 900), (50_000, 900))] == [1, 3, 11]
+    assert support(7, 10, 10) == 7
+    for wrong, said in ((0, "min_support is 0"), ("many", "min_support is 'many': expected a whole number, or 'auto'")):
+        with pytest.raises(sgm.InputError, match=said):
+            choose(points(), 60, min_support=wrong)
+
+
+def test_more_support_than_there_are_observations_leaves_the_best_there_is():
+    with pytest.warns(UserWarning, match="asked for 60 nodes"):
+        choice = choose(points(200), 60, min_support=50, orders=1)
+    assert len(choice.memory) < 60

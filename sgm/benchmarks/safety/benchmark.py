@@ -118,6 +118,7 @@ def make_agent(piece: Piece, _method: str, memory: Any, name: str | None, clean:
         distance=piece.networks.distance.unlimited(),
         look=piece.env.look,
         clean=clean,
+        agreeing=piece.settings.agreeing,
         **AGENT,
         **BY_NAME[name or "plain"],
     )

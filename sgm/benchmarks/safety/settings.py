@@ -34,6 +34,7 @@ class SafetySettings(Settings):
     checkpoints: tuple[int, ...] = steps((20_000, 50_000, 100_000))
     agents: tuple[str, ...] = some_of(AGENTS, AGENTS, _AGENTS, EVALUATION)
     tasks: int = count(200, "evaluation episodes of each layout and seed", EVALUATION)
+    agreeing: int = count(1, "nearest nodes that say together where a start or goal is; 1 as in the paper", EVALUATION)
     episode_steps: int = count(300, "steps of an evaluation episode", EVALUATION)
     nodes: int = count(900, "nodes of every sparse memory, about", MEMORY)
     candidates: int = count(3_000, "observations that memories are built from; the dense one keeps all", MEMORY)

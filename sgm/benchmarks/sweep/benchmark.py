@@ -48,7 +48,12 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
     return {"build_seconds": found}
 
 
-_LABELS = {"both": "two-way and perceptual", "wider": f"dense, k = {WIDER}", "released": "dense, as released"}
+_LABELS = {
+    "both": "two-way and perceptual",
+    "wider": f"dense, k = {WIDER}",
+    "released": "dense, as released",
+    "consolidated": "two-way, consolidated",
+}
 
 BENCHMARK = Benchmark(
     name="sweep",

@@ -26,6 +26,7 @@ LOOKS = {
     "outgoing": ("#e0a30b", ">"),
     "two-way": (plots.NODE, "o"),
     "both": ("#0b7f9e", "^"),
+    "consolidated": ("#c2185b", "*"),
 }
 
 

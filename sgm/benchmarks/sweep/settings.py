@@ -13,7 +13,7 @@ WORLDS = ("point", "safety", "giant")
 CRITERIA = ("uniform", "perceptual", "incoming", "outgoing", "two-way", "both")  # both: two-way and perceptual
 WIDER = 20  # successors of a node in "wider"
 DENSE = ("dense", "wider", "released")  # wider, released: dense, but with other successors; PointEnv only
-METHODS = ("dense", *CRITERIA, "wider", "released")
+METHODS = ("dense", *CRITERIA, "wider", "released", "consolidated")
 AGENTS = ("plain", "persistent")
 POLICIES: dict[str, sgm.CleanupPolicy] = {
     "first-failure": sgm.FirstFailure(),  # the paper's
@@ -24,7 +24,8 @@ _SIZES = "observations that memories are built from"
 _WORLDS = "point: PointEnv; safety: SafetyGym's rooms; giant: OGBench's giant point maze"
 _METHODS = (
     f"dense is SoRB's or ConSPTM's memory; wider has {WIDER} successors a node instead of 5, released those of the "
-    "authors' code, where a node may be its own (both point only); the others name how observations are merged"
+    "authors' code, where a node may be its own (both point only); in consolidated, two-way, nodes keep their middle "
+    "observation; the others name how observations are merged"
 )
 _AGENTS = "who is evaluated in safety; the persistent one avoids what failed for the rest of an episode"
 _NODES = "nodes of a sparse memory in safety and giant, but never more than a third of the observations"
@@ -46,6 +47,7 @@ class SweepSettings(Settings):
     episodes: int = count(200, "evaluation episodes of each world, size, seed, method and stage", EVALUATION)
     agents: tuple[str, ...] = some_of(AGENTS, AGENTS, _AGENTS, EVALUATION)
     sample: int = count(2_000, "observations that thresholds of point are chosen by, one for all sizes", MEMORY)
+    agreeing: int = count(10, "nearest nodes that say together where a start or goal is, in safety", EVALUATION)
     nodes: int = count(900, _NODES, MEMORY)
     largest_dense: int = count(20_000, _LARGEST, MEMORY)
     workers: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)

@@ -105,6 +105,14 @@ class World:
         return {"false_edges": self.false_edges(memory), "bytes": memory.nbytes, "plan_seconds": plan_seconds(memory)}
 
 
+def merging(method: str) -> dict[str, Any]:
+    """How `sgm.choose_threshold` merges for a method."""
+    special = {"both": {"tau_p": "auto"}, "consolidated": {"min_support": "auto"}}
+    if method in special:
+        return {"criterion": "two-way", **special[method]}
+    return {"criterion": method}
+
+
 def plan_seconds(memory: sgm.SparseGraphicalMemory) -> float:
     """Median time of a search for the ways from all nodes to one, s."""
     prices = memory.prices()
@@ -132,7 +140,7 @@ def drop_for_itself(memory: sgm.SparseGraphicalMemory) -> None:
 
 
 class PointWorld(World):
-    """PointEnv. "both" has the paper's thresholds, the other criteria as many nodes from a sample."""
+    """PointEnv. "both" and "consolidated" have the paper's thresholds, others keep as many nodes of a sample."""
 
     benchmark = "point"
     false = 15.0  # steps of the true way beyond which an edge is false: no controller of the benchmark goes so far
@@ -163,6 +171,8 @@ class PointWorld(World):
         """SGM's, after its k-nearest filter."""
         if method == "both":
             return self.paper()
+        if method == "consolidated":
+            return self.paper(consolidated=True)
         if method == "uniform":
             return self.choose(method, read_build(self.outer.folder / "both").get("nodes") or len(self.paper())).memory
         from sgm.benchmarks.point import benchmark as point
@@ -173,11 +183,14 @@ class PointWorld(World):
         memory.extend(observations, attributes={"position": cells}, progress=self.outer.progress)
         return memory
 
-    def paper(self) -> sgm.SparseGraphicalMemory:
+    def paper(self, consolidated: bool = False) -> sgm.SparseGraphicalMemory:
         """With the paper's thresholds."""
         from sgm.benchmarks.point import benchmark as point
 
         memory = point.build_sgm(self.inner)
+        if consolidated:
+            observations, cells = self.inner.buffer
+            memory = memory.consolidated(observations, min_support="auto", attributes={"position": cells})
         memory.filter(point.K)
         return memory
 
@@ -237,6 +250,7 @@ class SafetyWorld(World):
             candidates=self.size,
             nodes=self.nodes(),
             tasks=asked.episodes,
+            agreeing=asked.agreeing,
             workers=asked.workers,
             pretrained=True,
             rollouts=asked.rollouts,
@@ -276,8 +290,7 @@ class SafetyWorld(World):
             frames,
             self.nodes(),
             features=features,
-            criterion="two-way" if method == "both" else method,
-            tau_p="auto" if method == "both" else None,
+            **merging(method),
             seed=self.inner.seed_for(Purpose.THRESHOLD),
             progress=self.outer.progress,
             **safety.BUILD,
@@ -333,8 +346,7 @@ class GiantWorld(World):
             self.inner.networks[0],
             self.inner.rollouts[self.inner.buffer],
             self.nodes(),
-            criterion="two-way" if method == "both" else method,
-            tau_p="auto" if method == "both" else None,
+            **merging(method),
             max_dist=settings.max_dist,
             k=None,
             episode=None,
