@@ -143,6 +143,24 @@ def test_a_wrong_goal_node_is_passed_over():
     assert success(penalty=50.0, tries=4)
 
 
+def test_a_wrong_goal_node_is_outvoted_by_the_nearest_ones():
+    env = Hall(1)
+
+    def success(agreeing):
+        agent = agent_in(env, hall_memory(SameGoals()), penalty=50.0, agreeing=agreeing)
+        return evaluate(agent, env, tasks=Tasks([1], [15])).successes[0]
+
+    assert not success(1) and not success(2) and success(4)
+    agent = agent_in(env, hall_memory(SameGoals()), agreeing=4)
+    goal = np.array([[[15]]], np.uint8)[0]
+    steps = agent.localiser.from_nodes(goal)[0]
+    assert steps.argmin() == 15  # of 4, 15, 14 and 16 it is the one in the middle
+    one = agent_in(env, hall_memory(SameGoals())).localiser.from_nodes(goal)[0]
+    assert np.array_equal(np.delete(steps, 15), np.delete(one, 15)) and one.argmin() == 4
+    with pytest.raises(sgm.InputError, match="agreeing is 0"):
+        agent_in(env, hall_memory(), agreeing=0)
+
+
 def test_nodes_near_the_goal_that_were_passed_on_the_way_are_not_tried():
     env = Hall(1)
     agent = agent_in(env, hall_memory(SameGoals()), tries=4)
