@@ -9,7 +9,8 @@
    nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a. For the noise and for connectivity
    MaxDist may rise to 0.65 of `far`; over a half there is a warning.
 5. k: the fewest successors that leave the graph connected and its ways hardly longer than without the filter.
-6. The memory is built over all observations, or over as many as asked for. Edges in time weigh at least what the
+6. The memory is built over all observations, or over as many as asked for, and consolidated: each node keeps the middle
+   one of its observations, see `SparseGraphicalMemory.consolidated`. Edges in time weigh at least what the
    distance says, up to MaxDist: an episode passes from one node to the next in a step, but nodes are further apart than
    that. An edge is longer than MaxDist only where the data itself has a gap of more steps.
 
@@ -84,7 +85,7 @@ class Choice:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What to give to `SparseGraphicalMemory` for the same nodes; its edges in time weigh less, see the module."""
+        """What to give to `SparseGraphicalMemory` for the same merges; the module says what else is done."""
         return {"tau_a": self.tau_a, "tau_p": self.tau_p, "max_dist": self.max_dist, "k": self.k}
 
     @property

@@ -15,8 +15,10 @@ from sgm.progress import progress_bar
 from .arrays import Bools, Ints
 from .build import Builder
 from .choose_measures import Rows, measure_distance, measure_reach
+from .consolidate import rebuilt
 from .distance import Distance, far_of, paired
 from .events import EventLog
+from .given import Given
 from .graph import MOST_BETWEEN, Graph
 from .nodes import Nodes
 from .planner import Planner
@@ -283,6 +285,7 @@ class Search:
             if complete:
                 if len(builder.nodes) > self.most_nodes:
                     self.say(f"Over {self.most_nodes:,} nodes: fewer need a larger max_dist, or a given tau_a.")
+                builder = self._consolidated(builder)
                 self._weigh_passages(builder)
                 return builder
             self.say(
@@ -290,6 +293,13 @@ class Search:
             )
             bar.reset()
             tau_a = coarser
+
+    def _consolidated(self, builder: Builder) -> Builder:
+        """The same nodes, each with the middle one of its observations."""
+        times = self.rows.episodes[self.chosen] if self.rows.walks else None
+        given = Given(np.arange(len(self.chosen)), times, None, self.rows.walks, self.rows.steps[self.chosen])
+        held = self.buffer.embeddings, builder.nodes.assignment.values
+        return rebuilt(builder.settings, self.buffer, None, given, *held, least=1)
 
     def _weigh_passages(self, builder: Builder) -> None:
         """Let edges in time weigh what the distance says, MaxDist at most, if that is more than an episode took.

@@ -78,6 +78,7 @@ def test_the_same_memory_comes_from_the_settings_and_the_same_choice_from_the_se
     choice, again = choose(Plane(far=15.0)), choose(Plane(far=15.0))
     memory = sgm.SparseGraphicalMemory(Plane(far=15.0), **choice.settings)
     memory.extend(DATA)
+    memory = memory.consolidated(DATA)
     assert np.array_equal(memory.embeddings, choice.memory.embeddings)
     assert all(np.array_equal(a, b) for a, b in zip(again.memory.edges(), choice.memory.edges(), strict=True))
     for other in (memory, again.memory):
