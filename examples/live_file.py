@@ -49,7 +49,7 @@ def main(rounds: int = 20, path: Path | None = None) -> sgm.SparseGraphicalMemor
         if path.exists():
             try:
                 memory = sgm.SparseGraphicalMemory.load(path, Euclid())
-                print(memory, f"{memory.plan([1, 1], [28, 28]).cost:.1f} steps across the room")
+                print(memory, f"{memory.plan([1, 1], [28, 28]).length:.1f} steps across the room")
             except (sgm.StoreError, sgm.NoPath) as error:  # the file is new, or holds too little yet
                 print(error)
         time.sleep(0.3)

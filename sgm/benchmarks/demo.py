@@ -66,11 +66,11 @@ def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -
     start, goal = (int(np.linalg.norm(positions - place, axis=1).argmin()) for place in ENDS)
     places = memory.attributes["position"]
     first = plan = memory.plan(start, goal)
-    print(f"first plan: {len(plan)} nodes, {plan.total:.1f} steps")
+    print(f"first plan: {len(plan)} nodes, {plan.length:.1f} steps")
     while blocked := first_blocked_leg(maze, places, plan.nodes):
         memory.record(*blocked, reached=False)
         plan = memory.plan(start, goal)
-        print(f"a wall between nodes {blocked[0]} and {blocked[1]}: edge removed; new plan of {plan.total:.1f} steps")
+        print(f"a wall between nodes {blocked[0]} and {blocked[1]}: edge removed; new plan of {plan.length:.1f} steps")
     print(plan)
     out.mkdir(parents=True, exist_ok=True)
     memory.save(out / "memory.sgm")

@@ -54,7 +54,7 @@ def plan_map(
     plots.draw_edges(axes, layout.places, memory.edges(), alpha=0.5)
     plots.draw_nodes(axes, layout.places, float(np.clip(6_000 / len(memory), 3, 14)))
     way = layout.places[plan.nodes]
-    plots.draw_path(axes, way, plots.PLANS[0], f"plan of {len(plan)} nodes, {plan.total:.0f} steps")
+    plots.draw_path(axes, way, plots.PLANS[0], f"plan of {len(plan)} nodes, {plan.length:.0f} steps")
     plots.draw_ends(axes, way[0], way[-1])
     plots.legend_below(axes, 3)
     plots.save(figure, path)

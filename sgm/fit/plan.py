@@ -240,8 +240,8 @@ def draw(path: Path, folder: Path, memory: sgm.SparseGraphicalMemory, found: sgm
         if start.value is not None:
             images, titles = [start.value, *images], ["start", *titles]
         if goal.value is not None:
-            images, titles = [*images, goal.value], [*titles, f"goal · {found.total:.0f} steps"]
-        figures.strip(path, np.stack(images), titles, f"{len(found)} nodes, {found.total:.0f} steps")
+            images, titles = [*images, goal.value], [*titles, f"goal · {found.length:.0f} steps"]
+        figures.strip(path, np.stack(images), titles, f"{len(found)} nodes, {found.length:.0f} steps")
         return
     layout = lay_out(memory)
     seen = None

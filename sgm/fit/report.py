@@ -162,7 +162,7 @@ class _Page:
 
 def plan_titles(plan: sgm.Plan) -> list[str]:
     """A title for the image of each node of a plan: the node, and the steps so far."""
-    so_far = plan.start_distance + np.concatenate([[0.0], np.cumsum(plan.weights)])
+    so_far = plan.start_distance + np.concatenate([[0.0], np.cumsum(plan.steps)])
     return [f"{node} · {steps:.0f} steps" for node, steps in zip(plan.nodes, so_far, strict=True)]
 
 

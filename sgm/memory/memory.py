@@ -942,7 +942,8 @@ class SparseGraphicalMemory:
     def _plan_between(self, start: int, goal: int, by: str, before: float, after: float) -> Plan:
         route = self._planner.route(start, goal, by)
         nodes = np.array(route.nodes)
-        return Plan(nodes, self.waypoints(nodes), self._planner.prices_along(nodes), route.cost, before, after)
+        along = self._planner.along(nodes)
+        return Plan(nodes, self.waypoints(nodes), *along, route.cost, before, after)
 
     def _require_features(self) -> None:
         """Refuse to build with another feature function than the file was made with."""

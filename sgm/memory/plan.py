@@ -20,6 +20,7 @@ class Plan:
         waypoints: (L, ...) what a controller is sent to: the nodes' observations if the memory keeps them, else their
             embeddings.
         weights: (L − 1,) float64 price of each edge, steps: its weight, or what the cleanup policy makes of it.
+        steps: (L − 1,) float64 weight of each edge, steps: what it takes if it works at once.
         cost: what the planner minimised over the edges: the sum of `weights`, or their number when planning by hops.
         start_distance: steps from the start to the first node; 0 when the start was given as a node.
         goal_distance: steps from the last node to the goal; 0 when the goal was given as a node.
@@ -28,6 +29,7 @@ class Plan:
     nodes: Ints
     waypoints: NDArray[Any]
     weights: NDArray[np.float64]
+    steps: NDArray[np.float64]
     cost: float
     start_distance: float = 0.0
     goal_distance: float = 0.0
@@ -37,18 +39,23 @@ class Plan:
         """What the whole way costs, steps: the prices of the edges and the ways to and from the memory."""
         return self.start_distance + float(self.weights.sum()) + self.goal_distance
 
+    @property
+    def length(self) -> float:
+        """How long the whole way is if every edge works at once, steps."""
+        return self.start_distance + float(self.steps.sum()) + self.goal_distance
+
     def __len__(self) -> int:
         """Number of nodes on the way."""
         return len(self.nodes)
 
     def __str__(self) -> str:
-        """One line a leg: steps so far, node, price of the edge that leads there."""
-        lines = [f"plan of {len(self)} nodes, {self.total:.1f} steps", f"{'steps':>8}  {'node':>6}  {'edge':>6}"]
+        """One line a leg: steps so far, node, steps of the edge that leads there."""
+        lines = [f"plan of {len(self)} nodes, {self.length:.1f} steps", f"{'steps':>8}  {'node':>6}  {'edge':>6}"]
         so_far = self.start_distance
         for position, node in enumerate(self.nodes):
-            price = "start" if not position else f"{self.weights[position - 1]:.1f}"
-            so_far += 0.0 if not position else float(self.weights[position - 1])
-            lines.append(f"{so_far:>8.1f}  {node:>6}  {price:>6}")
+            steps = "start" if not position else f"{self.steps[position - 1]:.1f}"
+            so_far += 0.0 if not position else float(self.steps[position - 1])
+            lines.append(f"{so_far:>8.1f}  {node:>6}  {steps:>6}")
         lines.append(f"{so_far + self.goal_distance:>8.1f}    goal  {self.goal_distance:>6.1f}")
         return "\n".join(lines)
 

@@ -66,6 +66,7 @@ class Planner:
         self._version = -1
         self._matrices: dict[str, csr_array] = {}
         self._position: Ints = np.empty(0, np.int64)  # of each edge in the matrices' data; −1: filtered out
+        self._edges: Ints = np.empty(0, np.int64)  # the edge of each entry
         self._keys: Ints = np.empty(0, np.int64)  # target · V + source of each entry, ascending
 
     def tree(self, goal: int, by: str, raised: Mapping[tuple[int, int], float] | None = None) -> Tree:
@@ -191,6 +192,7 @@ class Planner:
         edges = edges[numbered.data]
         self._position = np.full(len(graph), -1)
         self._position[edges] = np.arange(len(edges))
+        self._edges = edges
         self._keys = graph.target.values[edges].astype(np.int64) * graph.nodes + graph.source.values[edges]
         prices = self._prices(edges)
         hops = self._hops(edges, prices)
@@ -207,10 +209,11 @@ class Planner:
         self.refresh()
         return self._matrices[checked_mode(by)]
 
-    def prices_along(self, nodes: Ints) -> Prices:
-        """What the planner pays for each edge of a path it returned: (L,) nodes to (L − 1,) steps."""
+    def along(self, nodes: Ints) -> tuple[Prices, Prices]:
+        """Prices and weights of the edges of a path that the planner returned: (L,) nodes to (L − 1,) steps."""
         positions = np.searchsorted(self._keys, nodes[1:] * self.graph.nodes + nodes[:-1])
-        return np.asarray(self._matrices["distance"].data[positions], np.float64)
+        prices = np.asarray(self._matrices["distance"].data[positions], np.float64)
+        return prices, self.graph.weights(self._edges[positions]).astype(np.float64)
 
     def largest_part(self, without: int | None = None) -> int:
         """Nodes in the largest strongly connected component, as if the edge `without` were removed."""

@@ -197,7 +197,7 @@ def test_plans_count_the_steps_between_nodes_and_not_between_their_nearest_obser
     apart = np.linalg.norm(places[edges.source] - places[edges.target], axis=1)
     assert (edges.weight >= np.minimum(apart, int(memory.settings.max_dist)) - 1e-4).all()
     plan = memory.plan([1.0, 1.0], [19.0, 19.0])
-    assert 18 * 2**0.5 * least <= plan.total <= 18 * 2**0.5 * 1.5
+    assert 18 * 2**0.5 * least <= plan.length <= 18 * 2**0.5 * 1.5
 
 
 class Torn(Plane):

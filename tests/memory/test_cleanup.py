@@ -41,7 +41,9 @@ def test_second_failure_needs_two_without_a_success_between():
 
 def test_belief_prices_edges_by_the_expected_steps_to_get_through():
     memory = ring(sgm.Belief(max_steps=10.0))
-    assert memory.plan(0, 2).weights.tolist() == [1.0 + 10.0]
+    plan = memory.plan(0, 2)
+    assert (plan.weights.tolist(), plan.steps.tolist(), plan.cost, plan.length) == ([11.0], [1.0], 11.0, 1.0)
+    assert "plan of 2 nodes, 1.0 steps" in str(plan)
     memory.record(0, 2, True)
     assert memory.plan(0, 2).weights.tolist() == [1.0 + 10.0 * (1 / 2)]
     for _ in range(3):

@@ -487,6 +487,7 @@ def check_plan(plan: sgm.Plan, prices: dict[Pair, float], model: Model) -> None:
     legs = list(itertools.pairwise(nodes))
     paid = model.prices("distance")
     assert plan.weights.tolist() == pytest.approx([paid[leg] for leg in legs])
+    assert plan.steps.tolist() == pytest.approx([model.state.standing(model.k)[leg] for leg in legs])
     assert plan.cost == pytest.approx(sum(prices[leg] for leg in legs))
     rows = [model.state.rows[node] for node in nodes]
     shown = model.world.show(rows) if model.options["keep_observations"] else np.float32(rows)[:, None]
