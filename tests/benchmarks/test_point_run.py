@@ -52,6 +52,24 @@ def test_every_row_says_what_the_documentation_says(finished):
         assert len(row["outcomes"]) == 4 and row["outcomes"].count("1") == row["successes"]
 
 
+def test_the_page_says_in_a_sentence_whether_the_sparse_memory_is_ahead(finished):
+    from sgm.benchmarks.point.report import verdict
+
+    rows = finished[1]["rows"]
+
+    def after(sparse: int, dense: int, steps=(100, 300)) -> list[str]:
+        success = {"sorb+sgm": sparse, "sorb": dense}
+        known = [{**row, "episodes": 200, "outcomes": ""} for row in rows if row["cleanup_steps"] in steps]
+        return verdict([{**row, "successes": success[row["method"]]} for row in known])
+
+    (ahead,) = after(198, 90)
+    assert ahead.startswith("After 300 steps of cleanup 99.0 % with the sparse memory of ")
+    assert "45.0 % with the dense one of 60." in ahead and "after 100, 300 steps" in ahead
+    assert "no clear difference" in after(198, 197)[0] and "the dense memory is ahead" in after(90, 198)[0]
+    assert verdict([row for row in rows if row["method"] != "sorb"]) == [] == verdict(rows[:1])
+    assert "steps of cleanup" in (finished[0] / "report.html").read_text()
+
+
 def test_memories_weights_and_report_lie_beside_the_results(finished):
     out, results = finished
     for method in ("sorb+sgm", "sorb"):

@@ -11,6 +11,7 @@ from sgm.benchmarks.tables import NONE, Group, Row, Table
 
 from .figures import figures
 
+PAIR = ("sorb+sgm", "sorb")
 _NOTE = (
     "Success with the Wilson 95 % interval over the pooled episodes of all seeds. Initial: before the k-nearest filter "
     "or without a memory. Filtered: k nearest successors, no cleanup. Steps to goal (successes only), nodes, edges and "
@@ -20,8 +21,38 @@ _NOTE = (
 
 def report(run: RunFolder) -> list[Section]:
     """The sections of the page."""
-    results = Section("Results", [*console(run.rows), Note(_NOTE)])
+    said = [Note(text, loud=True) for text in verdict(run.rows)]
+    results = Section("Results", [*said, *console(run.rows), Note(_NOTE)])
     return page.standard(run, results, Section("Figures", [Figures(figures(run))]))
+
+
+def verdict(rows: Sequence[Row]) -> list[str]:
+    """In a sentence or two, what the run says of the sparse memory and the dense one; nothing without both."""
+    by_method = {name: tables.by_group(tables.pool(row for row in rows if row["method"] == name)) for name in PAIR}
+    if any(len(groups) != 1 for groups in by_method.values()):
+        return []
+    sparse, dense = (next(iter(by_method[name].values())) for name in PAIR)
+    stages = {item.cleanup_steps: item for item in dense if item.phase == "cleaned"}
+    pairs = [
+        (item, stages[item.cleanup_steps])
+        for item in sparse
+        if item.phase == "cleaned" and item.cleanup_steps in stages
+    ]
+    if not pairs:
+        return []
+    ahead = [(mine, theirs) for mine, theirs in pairs if mine.ci95[0] > theirs.ci95[1]]
+    mine, theirs = ahead[-1] if ahead else pairs[-1]
+    figures = (
+        f"{100 * mine.rate:.1f} % with the sparse memory of {tables.rounded(mine.mean('nodes'))} nodes and "
+        f"{100 * theirs.rate:.1f} % with the dense one of {tables.rounded(theirs.mean('nodes'))}"
+    )
+    after = f"After {mine.cleanup_steps:,} steps of cleanup {figures}"
+    if ahead:
+        steps = ", ".join(f"{item.cleanup_steps:,}" for item, _ in ahead)
+        return [f"{after}. The sparse memory is ahead, with intervals that do not overlap, after {steps} steps."]
+    if any(theirs.ci95[0] > mine.ci95[1] for mine, theirs in pairs[-1:]):
+        return [f"{after}: here the dense memory is ahead."]
+    return [f"{after}: no clear difference. It grows with the observations (--buffer-size), see docs/sparsity.md."]
 
 
 def console(rows: Sequence[Row]) -> list[Table]:
