@@ -70,6 +70,16 @@ def test_the_page_says_in_a_sentence_whether_the_sparse_memory_is_ahead(finished
     assert "steps of cleanup" in (finished[0] / "report.html").read_text()
 
 
+def test_sorb_as_released_keeps_fewer_successors_and_begins_far_away(finished, tmp_path, capsys):
+    more = ["--methods", "released", "sorb", "--agents", "1", "--starts", "far"]
+    rows = run(tmp_path / "run", *more)["rows"]
+    by_method = {name: [row for row in rows if row["method"] == name] for name in ("released", "sorb")}
+    assert [row["phase"] for row in by_method["released"]] == ["initial", "cleaned", "cleaned"]
+    assert by_method["released"][0]["edges"] <= by_method["sorb"][1]["edges"]
+    assert main(["run", "point", *TINY, "--out", str(tmp_path / "no"), *more, "--policy", "belief"]) == 2
+    assert "released is as in the authors' code" in capsys.readouterr().err and not (tmp_path / "no").exists()
+
+
 def test_memories_weights_and_report_lie_beside_the_results(finished):
     out, results = finished
     for method in ("sorb+sgm", "sorb"):

@@ -10,7 +10,8 @@ import pytest
 import sgm
 from sgm.benchmarks import load, tables
 from sgm.benchmarks.base import Piece
-from sgm.benchmarks.sweep import costs, figures, worlds
+from sgm.benchmarks.point.benchmark import drop_for_itself
+from sgm.benchmarks.sweep import costs, figures
 from sgm.benchmarks.sweep.settings import CRITERIA, METHODS, SweepSettings
 from sgm.benchmarks.sweep.worlds import KINDS
 from sgm.cli import main
@@ -114,7 +115,7 @@ def test_as_released_a_node_takes_one_of_its_own_places():
         (3, 1),
         (3, 2),
     }
-    worlds.drop_for_itself(memory)
+    drop_for_itself(memory)
     assert set(zip(*memory.edges()[:2], strict=True)) == {(0, 1), (1, 0), (1, 2), (2, 1), (2, 3), (3, 2)}
 
 

@@ -41,6 +41,8 @@ def check(settings: PointSettings) -> None:
     """Raise what is wrong with the maze, the difficulty or the settings of the memories."""
     make_env(settings, 1).reset(seed=0, options={"difficulty": settings.difficulty})
     sgm.SparseGraphicalMemory(None, **_sgm_settings(settings, size=1))
+    if "released" in settings.methods and settings.policy != "first-failure":
+        raise sgm.InputError(f"policy is {settings.policy!r}: released is as in the authors' code, with first-failure")
 
 
 def learn(piece: Piece) -> tuple[Any, Any]:
@@ -82,6 +84,33 @@ def build_sorb(piece: Piece) -> sgm.SparseGraphicalMemory:
     return _build(piece, {**_SORB, "k": None, "policy": piece.settings.policy})
 
 
+def build_released(piece: Piece) -> sgm.SparseGraphicalMemory:
+    """SoRB's with the successors that the authors' code keeps."""
+    memory = build_sorb(piece)
+    memory.filter(K)
+    drop_for_itself(memory)
+    return memory
+
+
+def drop_for_itself(memory: sgm.SparseGraphicalMemory) -> None:
+    """Let each node be one of its own k successors where it is near enough to itself, in the place of the farthest.
+
+    The authors' SoRB has an edge from every node to itself, and its k-nearest filter counts that edge.
+    """
+    edges, vectors = memory.edges(), memory.embeddings
+    itself = np.array([memory.distance(vector[None], vector[None])[0, 0] for vector in vectors])
+    number = np.bincount(edges.source, minlength=len(memory))
+    farthest = np.lexsort((edges.weight, edges.source))[np.cumsum(number)[number == memory.settings.k] - 1]
+    farthest = farthest[edges.weight[farthest] > itself[edges.source[farthest]]]
+    source, target = edges.source[farthest], edges.target[farthest]
+    memory.record_many(source, target, np.zeros(len(farthest), np.bool_))
+
+
+def cleanup_reset(piece: Piece) -> dict[str, Any]:
+    """Where agents begin when they clean up."""
+    return _UNIFORM if piece.settings.starts == "anywhere" else {"difficulty": piece.settings.difficulty}
+
+
 def _sgm_settings(settings: PointSettings, size: int | None = None) -> dict[str, Any]:
     size = size if settings.criterion == "uniform" else None
     return {**_SGM, "criterion": settings.criterion, "k": None, "policy": settings.policy, "size": size}
@@ -98,7 +127,7 @@ def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean:
     """The agent of a method: a navigator, or a policy without a memory."""
     if method == "sorb+sgm":
         return agents.sgm(memory, piece.networks[1], by=piece.settings.by, clean=clean)
-    if method == "sorb":
+    if method in ("sorb", "released"):
         return agents.sorb(memory, piece.networks[1], clean=clean)
     if method == "d3pg":
         return PolicyAgent(piece.networks[1])
@@ -142,11 +171,12 @@ BENCHMARK = Benchmark(
         "d3pg": Method("D3PG"),
         "ddpg+her": Method("DDPG + HER", learned=False, extras=_BASELINES),
         "sac+her": Method("SAC + HER", learned=False, extras=_BASELINES),
+        "released": Method("SoRB, as released", build=build_released),
     },
     environment=lambda piece: piece.settings.environment,
     env=lambda piece: make_env(piece.settings, piece.settings.episodes),
     cleanup_env=lambda piece: make_env(piece.settings, piece.settings.agents, steps=None),
-    cleanup_reset=lambda _: _UNIFORM,
+    cleanup_reset=cleanup_reset,
     tasks=lambda piece: Draws(piece.seed_for(Purpose.TASKS), {"difficulty": piece.settings.difficulty}),
     check=check,
     learn=learn,

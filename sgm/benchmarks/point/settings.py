@@ -9,7 +9,9 @@ from typing import Any
 from sgm.benchmarks.base import Settings
 from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, seed, some_of, steps
 
-METHODS = ("sorb+sgm", "sorb", "d3pg", "ddpg+her", "sac+her")
+METHODS = ("sorb+sgm", "sorb", "d3pg", "ddpg+her", "sac+her", "released")
+_METHODS = "methods to run; released is sorb with the successors of the authors' code, where a node may be its own"
+_STARTS = "where agents begin when they clean up; far is far from the environment's goal, as in the authors' code"
 _MAZE = "FourRooms, U, Tree, Spiral11, Random15, Random15+4, … or a text file with # for walls and . for free cells"
 
 
@@ -17,7 +19,7 @@ _MAZE = "FourRooms, U, Tree, Spiral11, Random15, Random15+4, … or a text file 
 class PointSettings(Settings):
     """What a run of the benchmark does; everything here decides its result."""
 
-    methods: tuple[str, ...] = some_of(METHODS, ("sorb+sgm", "sorb", "d3pg"), "methods to run")
+    methods: tuple[str, ...] = some_of(METHODS, ("sorb+sgm", "sorb", "d3pg"), _METHODS)
     cleanup_steps: int = steps(50_000)
     checkpoints: tuple[int, ...] = steps((5_000, 10_000, 20_000, 50_000))
     maze: str = option("FourRooms", _MAZE)
@@ -31,6 +33,7 @@ class PointSettings(Settings):
     policy: str = option("first-failure", "cleanup policy: first-failure, second-failure or belief", MEMORY)
     by: str = option("distance", "what plans minimise; sorb always counts hops", MEMORY, choices=("distance", "hops"))
     agents: int = count(50, "agents that clean up at once", MEMORY)
+    starts: str = option("anywhere", _STARTS, MEMORY, choices=("anywhere", "far"))
     iterations: int = count(30_000, "training iterations of D3PG, and training steps of the baselines", TRAINING)
 
     @property

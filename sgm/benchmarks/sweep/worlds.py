@@ -125,20 +125,6 @@ def plan_seconds(memory: sgm.SparseGraphicalMemory) -> float:
     return float(np.median(found))
 
 
-def drop_for_itself(memory: sgm.SparseGraphicalMemory) -> None:
-    """Let each node be one of its own k successors where it is near enough to itself, in the place of the farthest.
-
-    The authors' SoRB has an edge from every node to itself, and its k-nearest filter counts that edge.
-    """
-    edges, vectors = memory.edges(), memory.embeddings
-    itself = np.array([memory.distance(vector[None], vector[None])[0, 0] for vector in vectors])
-    number = np.bincount(edges.source, minlength=len(memory))
-    farthest = np.lexsort((edges.weight, edges.source))[np.cumsum(number)[number == memory.settings.k] - 1]
-    farthest = farthest[edges.weight[farthest] > itself[edges.source[farthest]]]
-    source, target = edges.source[farthest], edges.target[farthest]
-    memory.record_many(source, target, np.zeros(len(farthest), np.bool_))
-
-
 class PointWorld(World):
     """PointEnv. "both" and "consolidated" have the paper's thresholds, others keep as many nodes of a sample."""
 
@@ -161,10 +147,12 @@ class PointWorld(World):
 
     def successors(self, memory: sgm.SparseGraphicalMemory, method: str) -> sgm.SparseGraphicalMemory:
         """More of them, or those of the authors' code."""
+        from sgm.benchmarks.point import benchmark as point
+
         if method == "wider":
             memory.filter(WIDER)
         elif method == "released":
-            drop_for_itself(memory)
+            point.drop_for_itself(memory)
         return memory
 
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
