@@ -29,6 +29,7 @@ _METHODS = (
 )
 _AGENTS = "who is evaluated in safety; the persistent one avoids what failed for the rest of an episode"
 _NODES = "nodes of a sparse memory in safety and giant, but never more than a third of the observations"
+_PRETRAINED = "use the networks that come with the package in safety, which have not seen the seed's exploration"
 _LARGEST = "nodes of the largest dense memory; larger ones are left out, and the page says so"
 
 
@@ -52,6 +53,7 @@ class SweepSettings(Settings):
     largest_dense: int = count(20_000, _LARGEST, MEMORY)
     workers: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)
     iterations: int = count(30_000, "training iterations of D3PG in point", TRAINING)
+    pretrained: bool = option(False, _PRETRAINED, TRAINING, off="--train")
     rollouts: int = count(60, "random episodes in safety that observations are taken from", MEMORY)
     rollout_steps: int = count(1_000, "steps of each of them", MEMORY)
 

@@ -222,7 +222,7 @@ class PointWorld(World):
 
 
 class SafetyWorld(World):
-    """The first rooms of SafetyGym with the networks that come with the package."""
+    """The first rooms of SafetyGym."""
 
     benchmark = "safety"
 
@@ -240,7 +240,7 @@ class SafetyWorld(World):
             tasks=asked.episodes,
             agreeing=asked.agreeing,
             workers=asked.workers,
-            pretrained=True,
+            pretrained=asked.pretrained,
             rollouts=asked.rollouts,
             rollout_steps=asked.rollout_steps,
         )
