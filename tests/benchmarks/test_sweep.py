@@ -125,6 +125,12 @@ def test_steps_until_a_success_are_those_of_the_first_stage_that_has_it():
     assert costs.steps_until(items[:2], 0.95) is None and costs.steps_until(items, 0.2) == 0
 
 
+def test_each_seed_has_its_own_first_stage():
+    rows = [row("two-way", 0, 20, seed=0), row("two-way", 1_000, 96, seed=0), row("two-way", 2_000, 90, seed=0)]
+    rows += [row("two-way", steps, 50, seed=1) for steps in (0, 1_000, 2_000)]
+    assert costs.steps_by_seed(tables.pool(rows), 0.95) == [1_000, float("inf")]
+
+
 def test_seconds_add_up_building_and_all_cleanup():
     rows = [row("two-way", steps, 50, seed=seed) for seed in (0, 1) for steps in (0, 1_000, 3_000)]
     builds = {"world-point/size1000/seed0/two-way": 10.0, "world-point/size1000/seed1/two-way": 20.0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -31,3 +32,14 @@ def total_seconds(items: Sequence[Pooled], builds: Mapping[str, float]) -> list[
 def steps_until(items: Sequence[Pooled], rate: float) -> int | None:
     """The fewest cleanup steps after which a group has this success; None if no stage has it."""
     return next((item.cleanup_steps for item in items if item.rate >= rate), None)
+
+
+def steps_by_seed(items: Sequence[Pooled], rate: float) -> list[float]:
+    """The same for each seed by itself, fewest first; infinite where no stage has it."""
+    found: dict[int, float] = {}
+    for item in items:
+        for row in item.rows:
+            found.setdefault(row["seed"], math.inf)
+            if row["successes"] >= rate * row["episodes"] and found[row["seed"]] == math.inf:
+                found[row["seed"]] = item.cleanup_steps
+    return sorted(found.values())
