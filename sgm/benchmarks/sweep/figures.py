@@ -92,10 +92,13 @@ def draw_steps(path: Path, groups: Mapping[tuple[int, str], list[Pooled]]) -> No
     axes.set_xticks(every, [f"{size:,}" for size in every])
     stages = sorted({item.cleanup_steps for items in groups.values() for item in items if item.cleanup_steps})
     ticks: dict[float, str] = {floor: "0", **{steps: f"{steps:,}" for steps in stages}, never: "never"}
+    lowest = min(steps_by_seed(items, GOOD)[0] for items in groups.values())
+    lowest = max(floor, min(lowest, stages[-1] if stages else floor))
+    ticks = {place: text for place, text in ticks.items() if place >= lowest / 2}
     axes.set_yticks(list(ticks), list(ticks.values()))
     axes.minorticks_off()
     axes.axhspan(never / 1.3, never * 1.3, color="#f4e9e2", zorder=0)
-    axes.set_ylim(floor / 1.3, never * 1.3)
+    axes.set_ylim(min(ticks) / 1.3, never * 1.3)
     plots.tidy(axes)
     plots.legend_under(figure, np.array([axes]), 0.55)
     plots.save(figure, path)

@@ -7,7 +7,7 @@ from typing import Any
 
 import sgm
 from sgm.benchmarks.base import Settings
-from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, some_of, steps
+from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, seed, some_of, steps
 
 WORLDS = ("point", "safety", "giant")
 CRITERIA = ("uniform", "perceptual", "incoming", "outgoing", "two-way", "both")  # both: two-way and perceptual
@@ -48,6 +48,7 @@ class SweepSettings(Settings):
     episodes: int = count(200, "evaluation episodes of each world, size, seed, method and stage", EVALUATION)
     agents: tuple[str, ...] = some_of(AGENTS, AGENTS, _AGENTS, EVALUATION)
     sample: int = count(2_000, "observations that thresholds of point are chosen by, one for all sizes", MEMORY)
+    layout: int = seed(0, "which rooms of safety, by seed")
     agreeing: int = count(10, "nearest nodes that say together where a start or goal is, in safety", EVALUATION)
     nodes: int = count(900, _NODES, MEMORY)
     largest_dense: int = count(20_000, _LARGEST, MEMORY)

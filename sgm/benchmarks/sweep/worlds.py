@@ -222,19 +222,20 @@ class PointWorld(World):
 
 
 class SafetyWorld(World):
-    """The first rooms of SafetyGym."""
+    """The rooms of SafetyGym."""
 
     benchmark = "safety"
 
     def numbers(self) -> dict[str, int | str]:
         """The rooms."""
-        return {"layout": 0}
+        return {"layout": self.outer.settings.layout}
 
     def settings(self, asked: SweepSettings) -> Any:
         """The benchmark's, with a buffer of this size."""
         from sgm.benchmarks.safety.settings import SafetySettings
 
         return SafetySettings(
+            layouts=(asked.layout,),
             candidates=self.size,
             nodes=self.nodes(),
             tasks=asked.episodes,
