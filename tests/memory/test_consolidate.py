@@ -107,7 +107,8 @@ def test_a_threshold_chosen_with_support_gives_the_consolidated_memory(episodes,
     observations = points()
     choice = choose(observations, 40, min_support=least, episode=episodes)
     assert choice.within_tolerance and choice.largest_part == choice.memory.largest_part()
-    memory = sgm.SparseGraphicalMemory(Plane(), **choice.memory.settings.asdict())
+    how = choice.memory.settings.asdict()
+    memory = sgm.SparseGraphicalMemory(Plane(), policy=choice.memory.policy, **how)
     order = choice.order
     times = None if episodes is None else episodes[order]
     memory.extend(observations[order], episode=times)

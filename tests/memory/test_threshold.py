@@ -45,7 +45,8 @@ def choose(observations, nodes, **settings) -> sgm.ThresholdChoice:
 
 def rebuilt(choice, observations, episode=None, features=None) -> sgm.SparseGraphicalMemory:
     """The memory made by hand from the settings and the order of a choice."""
-    memory = sgm.SparseGraphicalMemory(Plane(), features, **choice.memory.settings.asdict())
+    how = choice.memory.settings.asdict()
+    memory = sgm.SparseGraphicalMemory(Plane(), features, policy=choice.memory.policy, **how)
     memory.extend(observations[choice.order], episode=None if episode is None else episode[choice.order])
     return memory
 

@@ -78,6 +78,7 @@ def _two_way(piece: Piece, distance: Any) -> sgm.SparseGraphicalMemory:
         k=None,
         episode=None,
         keep_observations=True,
+        policy="first-failure",
         tolerance=TOLERANCE,
         seed=piece.seed_for(Purpose.THRESHOLD),
         progress=piece.progress,

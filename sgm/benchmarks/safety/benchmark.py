@@ -89,6 +89,7 @@ def build_sparse(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
         seed=piece.seed_for(Purpose.THRESHOLD),
         criterion="two-way" if method == "both" else method,
         tau_p="auto" if method == "both" else None,
+        policy="first-failure",  # that of a file gives way to the one of the chain
         progress=piece.progress,
         **BUILD,
     )
