@@ -12,7 +12,7 @@ help:  ## Show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
 
 run: $(VENV)/run.stamp  ## Install and run PointEnv end to end: train, build, clean up, evaluate, report
-	@$(BIN)/sgm run point --buffer-size 5000
+	@$(BIN)/sgm run point --buffer-size 5000 --cleanup-steps 20000
 
 test: lint opengl  ## Install, lint, type-check and run the tests
 	@$(BIN)/python -m pytest -n 2
