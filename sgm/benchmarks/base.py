@@ -156,6 +156,7 @@ class Benchmark:
         has_figure_data: whether that is there.
         check: raises what is wrong with settings, before any work is done.
         may_differ: settings that may differ between runs in one folder, beyond pieces, methods and policies.
+        added: settings that runs of earlier versions did not have, and what these did.
         paper_command: makes what the tables of the paper have of it.
         extras: for each extra of the package, the modules of it that a run needs.
     """
@@ -197,6 +198,7 @@ class Benchmark:
     has_figure_data: Callable[[Piece], bool] = lambda _: True
     check: Callable[[Any], None] = _nothing
     may_differ: Sequence[str] = ()
+    added: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     paper_command: str = ""
     extras: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=lambda: {"viz": ("matplotlib",)})
 

@@ -62,7 +62,7 @@ class Run:
         constants = {"agent": dict(benchmark.agent_settings)} if benchmark.agent_settings else {}
         kept = {**dataclasses.asdict(settings), **constants}
         kept = {name: value for name, value in kept.items() if name not in benchmark.free_settings}
-        claim_folder(out, kept, self._states(), benchmark.held, resume=resume)
+        claim_folder(out, kept, self._states(), benchmark.held, resume=resume, defaults=benchmark.added)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the path of the report."""

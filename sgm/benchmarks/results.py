@@ -290,7 +290,13 @@ class StateFile:
 
 
 def claim_folder(
-    out: Path, settings: dict[str, Any], states: Iterable[StateFile], held: Sequence[str], *, resume: bool
+    out: Path,
+    settings: dict[str, Any],
+    states: Iterable[StateFile],
+    held: Sequence[str],
+    *,
+    resume: bool,
+    defaults: Mapping[str, Any] | None = None,
 ) -> None:
     """Take a folder for a run, or refuse one that holds a run of other settings, or what no run leaves behind.
 
@@ -300,12 +306,15 @@ def claim_folder(
         states: what the run may resume from; all are checked before anything is changed.
         held: what runs of the benchmark write into it, with "*" for a number: `Benchmark.held`.
         resume: resume what the folder holds; otherwise what an earlier run left in folders of these names is removed.
+        defaults: what a run of an earlier version did where its settings have no such name.
     """
     path = out / "settings.json"
-    mine = json.loads(json.dumps(settings))
+    mine, before = (json.loads(json.dumps(dict(values or {}))) for values in (settings, defaults))
     require_own_files(out, held)
     if resume:
-        _require_same(out, mine, read_object(path, {}, _CLAIM))
+        theirs = read_object(path, {}, _CLAIM)
+        known = {name: value for name, value in before.items() if name in mine}
+        _require_same(out, mine, None if theirs is None else {**known, **theirs})
         for state in states:
             state.read()
     else:

@@ -8,10 +8,12 @@ middle of that is the least odd. What was seen too seldom can be left out.
 from __future__ import annotations
 
 import dataclasses
+import warnings
+from typing import Any
 
 import numpy as np
 
-from sgm.errors import InputError
+from sgm.errors import InputError, MemoryWarning
 from sgm.progress import progress_bar
 
 from .arrays import Ints
@@ -23,6 +25,7 @@ from .given import Given
 from .graph import Graph
 from .nodes import Nodes
 from .settings import Settings, whole
+from .single_steps import ONE_STEP
 
 MEMBERS = 128  # observations of a node among which the middle one is looked for
 SHARE = 0.2  # of the average number of observations, under which a node has too few
@@ -96,10 +99,11 @@ def rebuilt(
         raise InputError(f"min_support is {least}, but no node has more than {most} observations: lower it")
     attributes = checked_batch(given.attributes, len(assignment), Nodes())
     kept = {name: values[rows] for name, values in attributes.items()}
-    builder = Builder(Nodes(), Graph(), EventLog(), dataclasses.replace(settings, criterion="none"))
+    builder = Builder(Nodes(), Graph(), EventLog(), dataclasses.replace(settings, criterion="none", size=None))
     builder.graph.set_filter(settings.k)
     undo = builder.mark()
-    builder.extend(distance, features, given.observations[rows], None, kept, None, undo, progress_bar(shown=False))
+    chosen = _taken(given.observations, rows)
+    builder.extend(distance, features, chosen, None, kept, None, undo, progress_bar(shown=False))
     builder.settings = settings
     place = np.full(int(assignment.max()) + 1, DROPPED)
     place[of] = np.arange(len(of))
@@ -111,6 +115,11 @@ def rebuilt(
     if episodes is not None:
         builder.join_in_time(moved, episodes, given.steps, undo)
     return builder
+
+
+def _taken(observations: Any, rows: Ints) -> Any:
+    """These rows of an array, or of any other sequence."""
+    return observations[rows] if hasattr(observations, "shape") else [observations[row] for row in rows.tolist()]
 
 
 def consolidate(
@@ -131,6 +140,16 @@ def consolidate(
             part = slice(low, low + EMBED)
             embedding[part] = embed(distance, given.observations[part], embedding.shape[1])
             bar.update(len(embedding[part]))
+    if not np.allclose(embedding[built.nodes.stream.values], built.nodes.embedding, rtol=1e-3, atol=1e-5):
+        raise InputError("these are not the observations that the memory was built from, or not in the same order")
+    lost = [name for name in built.nodes.attributes if name != ONE_STEP and name not in (given.attributes or {})]
+    if lost:
+        warnings.warn(
+            f"the consolidated memory has no {', '.join(lost)}: nodes keep other observations than before. Give "
+            "attributes= again, a row for each observation",
+            MemoryWarning,
+            stacklevel=4,
+        )
     found = rebuilt(built.settings, distance, features, given, embedding, assignment, least)
     found.tail = None if given.whole_episodes else found.tail
     return found

@@ -367,16 +367,18 @@ class SparseGraphicalMemory:
     ) -> SparseGraphicalMemory:
         """A memory of the same places in which each node keeps the middle one of its observations, not the first.
 
-        The middle one has the least sum of distances to and from the others. Edges are made anew, so consolidate before
-        cleaning up: evidence stays behind. Nodes are numbered in the order of the observations they keep. The new
-        memory is not live, and can be extended like any other.
+        The middle one has the least sum of distances to and from the others. It was not compared with them when they
+        were merged, and may differ from one by up to 2 τ_a; `certificate` says by how much. Edges are made anew, so
+        consolidate before cleaning up: evidence stays behind, and so do averaged features. Nodes are numbered in the
+        order of the observations they keep. The new memory is not live, and can be extended like any other.
 
         Args:
-            observations: everything given to `extend` and `add` so far, in order; or the `sgm.Experience` it was.
+            observations: everything given to `extend` and `add` so far, in order (for a memory of `choose_threshold`
+                `observations[choice.order]`); or the `sgm.Experience` it was.
             min_support: leave out nodes with fewer observations than this; theirs are then assigned to −1. "auto": a
                 fifth of what nodes have on average.
             episode: as they were given to `extend`.
-            attributes: likewise.
+            attributes: likewise; those that are not given again are gone, and a `MemoryWarning` says so.
             progress: show a progress bar.
         """
         self._require_nodes()

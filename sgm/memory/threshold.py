@@ -13,7 +13,7 @@ distances and never an outcome of navigation.
    largest such share wins, then the one closest to the target, then the earliest.
 4. Without a hit the closest count is returned, with a warning.
 
-With `min_support` every graph is consolidated before it is counted.
+With `consolidate` every graph is consolidated before it is counted, but for "uniform", where nothing is merged.
 
 "uniform" has its size given, so each order is one draw, judged by 3. With tau_p="auto" every τ_a is tried together with
 the τ_p that alone keeps about as many nodes as that τ_a alone, fewer than the two together: neither check decides
@@ -177,7 +177,7 @@ def choose_threshold(
     policy: str | CleanupPolicy = "belief",
     feature_average: float = 0.0,
     keep_observations: bool = False,
-    min_support: int | Literal["auto"] | None = None,
+    consolidate: bool = False,
     tolerance: float = 0.05,
     connected: float = 0.98,
     orders: int = 10,
@@ -211,9 +211,9 @@ def choose_threshold(
         policy: cleanup policy of the memory; the paper's is "first-failure".
         feature_average: how far a merge moves a node's feature towards the new one; makes every try slow.
         keep_observations: keep each node's observation.
-        min_support: consolidate the memory, see `SparseGraphicalMemory.consolidated`: each node keeps the middle one of
-            its observations, and those with fewer than this are left out and not counted. "auto": a fifth of
-            observations / `nodes`. None: nodes keep their first observation, as in the paper.
+        consolidate: each node keeps the middle one of its observations, and those that have fewer than a fifth of
+            observations / `nodes` are left out and not counted; see `SparseGraphicalMemory.consolidated`. False: nodes
+            keep their first observation, as in the paper.
         tolerance: how far the node count may be from `nodes`, as a share of it.
         connected: share of the nodes in one strongly connected component that is enough.
         orders: how many orders may be visited; the first is the given one.
@@ -226,7 +226,7 @@ def choose_threshold(
     if nodes > total:
         raise InputError(f"nodes is {nodes}, but there are {total} observations: ask for at most as many nodes")
     name = _threshold_of(criterion, tau_p)
-    least = None if min_support is None else support(min_support, total, nodes)
+    least = support("auto", total, nodes) if consolidate and name != "size" else None
     if distance is None:
         raise InputError("distance is None: choosing a threshold needs one, see sgm.Distance")
     memory = SparseGraphicalMemory(
@@ -535,7 +535,7 @@ class _Search:
         return builder, True
 
     def _consolidated(self, builder: Builder, redrawn: int, least: int) -> Builder:
-        """The nodes that have so many observations, or as many as any has, each with the middle one of them."""
+        """The nodes that have so many observations, or as many as any has, each with the middle one of these."""
         order, episodes, steps = self._visits.order(redrawn), self._visits.episodes, self._visits.steps
         times = None if episodes is None else episodes[order]
         given = Given(order, times, None, False, None if steps is None else steps[order])

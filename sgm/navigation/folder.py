@@ -132,7 +132,7 @@ def _make_part(name: str, facts: Any, folder: Path) -> Any:
     values = {key: float("inf") if value == "inf" else value for key, value in facts.items() if key != "kind"}
     try:
         return kinds[facts["kind"]](**values)
-    except TypeError as error:
+    except (TypeError, InputError) as error:
         raise StoreError(
             f"{folder / 'agent.json'} has other settings of {facts['kind']} than expected: {error}"
         ) from error

@@ -101,21 +101,52 @@ def test_it_takes_all_observations_and_says_so():
         memory.consolidated(points(300), min_support=0)
 
 
+def test_other_observations_or_another_order_are_refused():
+    memory = built(points(300))
+    with pytest.raises(sgm.InputError, match="not in the same order"):
+        memory.consolidated(points(300)[::-1])
+
+
+def test_lists_are_taken_as_extend_takes_them():
+    observations = points(300)
+    memory = built(observations)
+    assert same(memory.consolidated(list(observations)), memory.consolidated(observations))
+
+
+@pytest.mark.parametrize("settings", [{"criterion": "uniform", "size": 50}, {"criterion": "none"}])
+def test_where_nothing_is_merged_nothing_changes(settings):
+    observations = points(120)
+    memory = sgm.SparseGraphicalMemory(Plane(), max_dist=MAX_DIST, k=4, **settings)
+    memory.extend(observations)
+    assert same(memory.consolidated(observations), memory)
+    with pytest.raises(sgm.InputError, match="no node has more than 1 observations"):
+        memory.consolidated(observations, min_support=2)
+
+
+def test_attributes_that_are_not_given_again_are_told():
+    observations = points(120)
+    memory = sgm.SparseGraphicalMemory(Plane(), tau_a=3.0, tau_p=None, max_dist=MAX_DIST)
+    memory.extend(observations, attributes={"pose": observations})
+    with pytest.warns(sgm.errors.MemoryWarning, match="has no pose"):
+        assert not dict(memory.consolidated(observations).attributes)
+
+
 @pytest.mark.parametrize("episodes", [None, np.repeat(np.arange(8), 100)])
-@pytest.mark.parametrize("least", [1, 4, "auto"])
-def test_a_threshold_chosen_with_support_gives_the_consolidated_memory(episodes, least):
+@pytest.mark.parametrize("criterion", ["two-way", "perceptual", "uniform"])
+def test_a_threshold_chosen_with_consolidation_gives_the_consolidated_memory(episodes, criterion):
     observations = points()
-    choice = choose(observations, 40, min_support=least, episode=episodes)
+    choice = choose(observations, 40, consolidate=True, criterion=criterion, episode=episodes)
     assert choice.within_tolerance and choice.largest_part == choice.memory.largest_part()
     how = choice.memory.settings.asdict()
     memory = sgm.SparseGraphicalMemory(Plane(), policy=choice.memory.policy, **how)
     order = choice.order
     times = None if episodes is None else episodes[order]
     memory.extend(observations[order], episode=times)
-    expected = memory.consolidated(observations[order], episode=times, min_support=4 if least == "auto" else least)
+    least = 1 if criterion == "uniform" else 4  # a fifth of 800 / 40
+    expected = memory.consolidated(observations[order], episode=times, min_support=least)
     assert same(choice.memory, expected)
     assert np.array_equal(choice.stream, order[expected.nodes])
-    assert np.bincount(expected.assignment[expected.assignment >= 0]).min() >= (1 if least == 1 else 4)
+    assert np.bincount(expected.assignment[expected.assignment >= 0]).min() >= least
 
 
 def test_support_is_a_number_or_a_fifth_of_the_average():
@@ -123,10 +154,4 @@ def test_support_is_a_number_or_a_fifth_of_the_average():
     assert support(7, 10, 10) == 7
     for wrong, said in ((0, "min_support is 0"), ("many", "min_support is 'many': expected a whole number, or 'auto'")):
         with pytest.raises(sgm.InputError, match=said):
-            choose(points(), 60, min_support=wrong)
-
-
-def test_more_support_than_there_are_observations_leaves_the_best_there_is():
-    with pytest.warns(UserWarning, match="asked for 60 nodes"):
-        choice = choose(points(200), 60, min_support=50, orders=1)
-    assert len(choice.memory) < 60
+            built(points(50)).consolidated(points(50), min_support=wrong)

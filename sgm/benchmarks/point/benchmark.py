@@ -186,6 +186,7 @@ BENCHMARK = Benchmark(
     record=record_episode,
     report=report,
     console=console,
+    added={"starts": "anywhere"},
     paper_command="sgm run point --cleanup-steps 400000",
     extras={"learn": ("torch", "safetensors"), "viz": ("matplotlib",)},
 )

@@ -40,19 +40,22 @@ def verdict(rows: Sequence[Row]) -> list[str]:
     ]
     if not pairs:
         return []
-    ahead = [(mine, theirs) for mine, theirs in pairs if mine.ci95[0] > theirs.ci95[1]]
-    mine, theirs = ahead[-1] if ahead else pairs[-1]
+    mine, theirs = pairs[-1]
     figures = (
-        f"{100 * mine.rate:.1f} % with the sparse memory of {tables.rounded(mine.mean('nodes'))} nodes and "
-        f"{100 * theirs.rate:.1f} % with the dense one of {tables.rounded(theirs.mean('nodes'))}"
+        f"After {mine.cleanup_steps:,} steps of cleanup {100 * mine.rate:.1f} % with the sparse memory of "
+        f"{tables.rounded(mine.mean('nodes'))} nodes and {100 * theirs.rate:.1f} % with the dense one of "
+        f"{tables.rounded(theirs.mean('nodes'))}."
     )
-    after = f"After {mine.cleanup_steps:,} steps of cleanup {figures}"
-    if ahead:
-        steps = ", ".join(f"{item.cleanup_steps:,}" for item, _ in ahead)
-        return [f"{after}. The sparse memory is ahead, with intervals that do not overlap, after {steps} steps."]
-    if any(theirs.ci95[0] > mine.ci95[1] for mine, theirs in pairs[-1:]):
-        return [f"{after}: here the dense memory is ahead."]
-    return [f"{after}: no clear difference. It grows with the observations (--buffer-size), see docs/sparsity.md."]
+    sparse_leads = [each.cleanup_steps for each, other in pairs if each.ci95[0] > other.ci95[1]]
+    dense_leads = [each.cleanup_steps for each, other in pairs if other.ci95[0] > each.ci95[1]]
+    said = [
+        f"The {name} memory is ahead, with intervals that do not overlap, after {', '.join(f'{at:,}' for at in leads)}."
+        for name, leads in (("sparse", sparse_leads), ("dense", dense_leads))
+        if leads
+    ]
+    if mine.cleanup_steps not in sparse_leads + dense_leads:
+        said.append("At the end there is no clear difference; more observations make one (docs/sparsity.md).")
+    return [" ".join([figures, *said])]
 
 
 def console(rows: Sequence[Row]) -> list[Table]:

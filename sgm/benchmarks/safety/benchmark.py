@@ -174,6 +174,7 @@ BENCHMARK = Benchmark(
     console=console,
     fields=dict.fromkeys(("true_part", "false_starts", "false_goals"), NUMBER),
     may_differ=("workers",),
+    added={"agreeing": 1},
     paper_command="sgm run safety --methods consptm uniform perceptual incoming outgoing two-way both",
     extras={"safety": ("torch", "safetensors", "matplotlib", "mujoco", "OpenGL", "threadpoolctl")},
 )

@@ -52,7 +52,7 @@ _LABELS = {
     "both": "two-way and perceptual",
     "wider": f"dense, k = {WIDER}",
     "released": "dense, as released",
-    "consolidated": "two-way, consolidated",
+    "consolidated": "consolidated",
 }
 
 BENCHMARK = Benchmark(

@@ -83,7 +83,7 @@ def draw_steps(path: Path, groups: Mapping[tuple[int, str], list[Pooled]]) -> No
         shift = 1.018 ** (number - (len(methods) - 1) / 2)  # lines that coincide stay visible
         colour, marker = LOOKS[method]
         label = groups[sizes[0], method][0].group.label
-        middle = [float(steps[len(steps) // 2]) * shift for steps in seeds]
+        middle = [float(steps[(len(steps) - 1) // 2]) * shift for steps in seeds]
         axes.plot(sizes, middle, color=colour, marker=marker, markersize=5.5, linewidth=1.6, label=label)
         ends = [[steps[place] * shift for steps in seeds] for place in (0, -1)]
         axes.vlines(np.array(sizes) * shift, *ends, color=colour, linewidth=1, alpha=0.6)

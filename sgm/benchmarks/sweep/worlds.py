@@ -107,7 +107,7 @@ class World:
 
 def merging(method: str) -> dict[str, Any]:
     """How `sgm.choose_threshold` merges for a method."""
-    special = {"both": {"tau_p": "auto"}, "consolidated": {"min_support": "auto"}}
+    special: dict[str, dict[str, Any]] = {"both": {"tau_p": "auto"}, "consolidated": {"consolidate": True}}
     if method in special:
         return {"criterion": "two-way", **special[method]}
     return {"criterion": method}
