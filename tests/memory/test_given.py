@@ -62,7 +62,7 @@ def test_episodes_of_one_experience_do_not_go_on_in_the_next():
 def test_a_threshold_is_chosen_over_experience_with_its_episodes_and_goals():
     data = walks()
     choice = sgm.choose_threshold(Plane(), data, 40, max_dist=5.0, progress=False)
-    by_hand = sgm.SparseGraphicalMemory(Plane(), **choice.memory.settings.asdict())
+    by_hand = sgm.SparseGraphicalMemory(Plane(), policy=choice.memory.policy, **choice.memory.settings.asdict())
     goals = {"achieved_goal": data.achieved_goals[choice.order]}
     by_hand.extend(data.observations[choice.order], episode=data.episodes[choice.order], attributes=goals)
     assert same(choice.memory, by_hand)
