@@ -273,6 +273,15 @@ class SparseGraphicalMemory:
         """Number of nodes in the largest strongly connected component of the graph."""
         return self._planner.largest_part() if len(self) else 0
 
+    @takes_turns
+    def parts(self) -> Ints:
+        """(V,) which strongly connected component each node is in: 0 is the largest, 1 the next, and so on."""
+        if not len(self):
+            return np.empty(0, np.int64)
+        labels = self._planner.parts()
+        order = np.argsort(-np.bincount(labels), kind="stable")
+        return np.argsort(order, kind="stable")[labels]
+
     # -- building ------------------------------------------------------------------------------------------------
 
     @takes_turns

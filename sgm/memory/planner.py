@@ -221,6 +221,11 @@ class Planner:
 
     def components(self, without: int | None = None) -> tuple[int, int]:
         """How many strongly connected components there are, and the nodes in the largest of them."""
+        sizes = np.bincount(self.parts(without))
+        return len(sizes), int(sizes.max(initial=0))
+
+    def parts(self, without: int | None = None) -> Ints:
+        """(V,) the strongly connected component of each node; they have no order."""
         self.refresh()
         matrix = self._matrices["distance"]
         alive = np.isfinite(matrix.data)
@@ -228,8 +233,7 @@ class Planner:
             alive[self._position[without]] = False
         start = np.concatenate([[0], np.cumsum(alive)])[matrix.indptr]
         standing = csr_array((matrix.data[alive], matrix.indices[alive], start), shape=matrix.shape)
-        number, labels = connected_components(standing, connection="strong")
-        return int(number), int(np.bincount(labels).max(initial=0))
+        return np.asarray(connected_components(standing, connection="strong")[1], np.int64)
 
     def standing(self) -> Bools:
         """(E,) which edges a plan may use."""

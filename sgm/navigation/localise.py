@@ -121,6 +121,10 @@ class NearestNode:
         embed = embed or distance.embed
         return np.stack([distance(self._nodes, embed(np.asarray(goal)[None]))[:, 0] for goal in goals])
 
+    def goal_places(self, rows: Ints, goals: Any, nodes: Ints) -> Floats:
+        """(m, p) where robots that have come to these nodes find their (m, ...) goals, for odometry: there."""
+        return self.places[nodes]
+
     def nearest(self, observations: Any) -> Ints:
         """(m,) the nodes nearest to where these (m, ...) observations are made."""
         if not self._own:
@@ -221,6 +225,10 @@ class BayesFilter(NearestNode):
         self._moves = csr_array((diags_array(1 / leaving) @ both).T.astype(np.float32))
 
 
+FEWEST = 3  # nodes that can agree: two have no midst
+AROUND = 3.0  # nodes within so many times the median gap to the one in their midst are around it
+
+
 @dataclasses.dataclass
 class Odometry(NearestNode):
     """The nearest node by what is seen, looked at only to plan; between plans the robot goes by odometry.
@@ -230,8 +238,9 @@ class Odometry(NearestNode):
 
     Attributes:
         position: the node attribute that says where nodes are: (V, p), x and y first.
-        agreeing: of so many nodes nearest to what is seen, or to a goal, the one that is closest to the others in place
-            counts as the nearest: one that lies elsewhere is outvoted. 1: the nearest itself.
+        agreeing: so many nodes, nearest both ways to what is seen or to a goal, say together where it is: the one in
+            their midst counts as the nearest, and a goal is taken to be at the mean of those around it. One that lies
+            elsewhere is outvoted. 1: the nearest itself, one way.
     """
 
     position: str = "pose"
@@ -245,6 +254,7 @@ class Odometry(NearestNode):
     def bind(self, agent: Navigator) -> None:
         """Localise the robots of this agent."""
         super().bind(agent)
+        self._spots: dict[int, tuple[int, NDArray[Any]]] = {}
         if agent.look is None:
             raise InputError("an agent with odometry needs look, a function from (m,) rows to what these robots see")
 
@@ -268,27 +278,76 @@ class Odometry(NearestNode):
         here = np.asarray(observations)[:, None, :2]
         return np.square(here - self.places[:, :2]).sum(axis=2).argmin(axis=1)
 
+    def reset(self, episodes: int) -> None:
+        """Know nothing for so many episodes."""
+        self._spots = {}
+
+    def forget(self, mask: Bools) -> None:
+        """Know nothing for these episodes."""
+        for episode in np.flatnonzero(mask).tolist():
+            self._spots.pop(episode, None)
+
     def from_nodes(self, goals: Any) -> Floats:
         """(m, V) steps from every node to each of (m, ...) goals; the least is that of the node the others agree on."""
-        return self._agreed(super().from_nodes(goals))
+        return self._agreed(self._both_ways(goals), self._connected())
+
+    def goal_places(self, rows: Ints, goals: Any, nodes: Ints) -> Floats:
+        """(m, p) where robots that have come to these nodes find their (m, ...) goals.
+
+        A goal has been seen, not visited: it is where the nodes that agree on it are in the mean. A robot that was sent
+        to another node looks for the goal there. Without goals they are these nodes.
+        """
+        aims = super().goal_places(rows, goals, nodes)
+        if goals is None or self.agreeing < FEWEST:
+            return aims
+        for number, (episode, node) in enumerate(zip(rows.tolist(), nodes.tolist(), strict=True)):
+            if episode not in self._spots:
+                nearest, gaps, middle = self._agreement(self._both_ways(goals[number : number + 1]), self._connected())
+                around = nearest[0, gaps[0] <= AROUND * np.median(gaps[0])]
+                self._spots[episode] = int(middle[0]), self.places[around, :2].mean(axis=0)
+            if self._spots[episode][0] == node:
+                aims[number, :2] = self._spots[episode][1]
+        return aims
 
     def _measure(self, rows: Ints) -> Floats:
         distance = self._agent.distance or self._agent.memory.distance
-        return self._agreed(distance(distance.embed(self.seen(rows)), self._nodes))
+        seen = distance.embed(self.seen(rows))
+        there = distance(seen, self._nodes)
+        return there if self.agreeing < FEWEST else self._agreed((there + distance(self._nodes, seen).T) / 2)
 
-    def _agreed(self, steps: Floats) -> Floats:
+    def _both_ways(self, goals: Any) -> Floats:
+        """(m, V) steps between every node and each of (m, ...) goals: there, or if nodes agree there and back."""
+        there = super().from_nodes(goals)
+        if self.agreeing < FEWEST:
+            return there
+        distance = self._agent.distance or self._agent.memory.distance
+        embed = getattr(distance, "embed_goal", distance.embed)
+        back = np.stack([distance(embed(goal[None]), self._nodes)[0] for goal in np.asarray(goals)])
+        return (there + back) / 2
+
+    def _connected(self) -> Bools | None:
+        """(V,) which nodes plans lead to from almost anywhere; None: all may be asked where a goal is."""
+        return None if self.agreeing < FEWEST else self._agent.memory.parts() == 0
+
+    def _agreed(self, steps: Floats, asked: Bools | None = None) -> Floats:
         """(m, V) steps in which the node that the nearest ones agree on is just below all others."""
-        number = min(self.agreeing, steps.shape[1])
-        if number < 3:  # two nodes have no middle
+        if self.agreeing < FEWEST:
             return steps
         steps = np.array(steps, np.float32)
-        rows = np.arange(len(steps))
+        _, _, middle = self._agreement(steps, asked)
+        steps[np.arange(len(steps)), middle] = np.nextafter(steps.min(axis=1), np.float32(-np.inf))
+        return steps
+
+    def _agreement(self, steps: Floats, asked: Bools | None = None) -> tuple[Ints, Floats, Ints]:
+        """(m, n) nearest nodes of those asked, how far they are from the one in their midst, and (m,) which that is."""
+        rows, number = np.arange(len(steps)), self.agreeing
+        if asked is not None:
+            steps, number = np.where(asked, steps, np.inf), min(number, int(asked.sum()))
         nearest = np.argsort(steps, axis=1, kind="stable")[:, :number]
         places = self.places[nearest, :2]
-        gaps = np.linalg.norm(places[:, :, None] - places[:, None], axis=-1).sum(axis=2)
-        middle = nearest[rows, gaps.argmin(axis=1)]
-        steps[rows, middle] = np.nextafter(steps.min(axis=1), np.float32(-np.inf))
-        return steps
+        gaps = np.linalg.norm(places[:, :, None] - places[:, None], axis=-1)
+        midst = gaps.sum(axis=2).argmin(axis=1)
+        return nearest, gaps[rows, midst], nearest[rows, midst]
 
 
 LOCALISERS = {"nearest": NearestNode, "filter": BayesFilter, "odometry": Odometry}

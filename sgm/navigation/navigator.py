@@ -245,7 +245,7 @@ class Navigator:
         if self.router.live:
             # An edge on the way may be gone by now; then there is another way, or the robot localises itself anew.
             self._plan(active & (self.phase == FRESH), goals, nodes)
-        return self._act(goals, active, turning)
+        return self._act(goals, nodes, active, turning)
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
         """What the controller is sent to for (n,) nodes, in goal space."""
@@ -422,9 +422,12 @@ class Navigator:
 
     # -- what the controller is told -----------------------------------------------------------------------------
 
-    def _act(self, goals: Any, active: Bools, turning: Bools) -> NDArray[Any]:
+    def _act(self, goals: Any, nodes: Ints | None, active: Bools, turning: Bools) -> NDArray[Any]:
         """Send each robot to its waypoint or goal."""
-        targets, direct = self._positions(active) if self.localiser.by_odometry else self._aims(goals, active)
+        if self.localiser.by_odometry:
+            targets, direct = self._positions(None if nodes is not None else goals, active)
+        else:
+            targets, direct = self._aims(goals, active)
         # By odometry all robots are asked for an action: a network may round differently in smaller batches.
         rows = np.arange(len(active)) if self.localiser.by_odometry else active.nonzero()[0]
         # Steps towards the goal say nothing about the edge to the waypoint.
@@ -476,10 +479,16 @@ class Navigator:
         aims[chosen] = waypoints
         return aims, direct
 
-    def _positions(self, active: Bools) -> tuple[NDArray[Any], Bools]:
-        """(n, p) where odometry should lead: a goal has none, so its node's has to do. A lost robot stays."""
-        places = self.localiser.places
-        aims = places[np.where(self.phase == AT_LAST, self.goal_node, np.maximum(self.waypoint, 0))]
+    def _positions(self, goals: Any, active: Bools) -> tuple[NDArray[Any], Bools]:
+        """(n, p) where odometry should lead: to a waypoint, then to where the goal may be. A lost robot stays.
+
+        Without goals they are nodes of the memory.
+        """
+        localiser = self.localiser
+        aims = localiser.places[np.maximum(self.waypoint, 0)]
+        last = (active & (self.phase == AT_LAST)).nonzero()[0]
+        if len(last):
+            aims[last] = localiser.goal_places(last, None if goals is None else goals[last], self.goal_node[last])
         here = np.asarray(self.acted_on)[:, : aims.shape[1]]
         stays = (self.phase == LOST)[:, None]
         return np.where(stays, here, aims), np.zeros(len(active), np.bool_)

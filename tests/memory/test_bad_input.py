@@ -191,7 +191,9 @@ def test_a_setting_that_does_not_exist_is_named_for_new_files_too(tmp_path):
 
 def test_an_empty_memory_says_so():
     memory = sgm.SparseGraphicalMemory(Points())
-    assert len(memory) == 0 and memory.largest_part() == 0 and len(memory.edges().source) == 0
+    assert (
+        len(memory) == 0 and memory.largest_part() == 0 and len(memory.parts()) == 0 and len(memory.edges().source) == 0
+    )
     for call in (lambda: memory.plan([0, 0], [1, 1]), lambda: memory.localise([[0, 0]])):
         with pytest.raises(sgm.EmptyMemory, match=r"extend\(\) first"):
             call()

@@ -155,10 +155,46 @@ def test_a_wrong_goal_node_is_outvoted_by_the_nearest_ones():
     goal = np.array([[[15]]], np.uint8)[0]
     steps = agent.localiser.from_nodes(goal)[0]
     assert steps.argmin() == 15  # of 4, 15, 14 and 16 it is the one in the middle
-    one = agent_in(env, hall_memory(SameGoals())).localiser.from_nodes(goal)[0]
-    assert np.array_equal(np.delete(steps, 15), np.delete(one, 15)) and one.argmin() == 4
+    assert steps[4] == 5.5  # 0 to the goal, 11 from there
+    assert agent_in(env, hall_memory(SameGoals())).localiser.from_nodes(goal)[0].argmin() == 4
     with pytest.raises(sgm.InputError, match="agreeing is 0"):
         agent_in(env, hall_memory(), agreeing=0)
+
+
+def test_a_goal_is_where_the_nodes_that_agree_on_it_are_in_the_mean():
+    env, places = Hall(1), PLACES.copy()
+    places[10, 0], places[12, 0] = 10.5, 40.0
+    agent = agent_in(env, hall_memory(), places, agreeing=5)
+    goal = np.array([[10]], np.uint8)
+    rows, nodes = np.zeros(1, np.int64), np.array([10])
+    assert agent.localiser.goal_places(rows, goal, nodes)[0].tolist() == [9.625, 0]  # 10.5, 9, 11 and 8, not 40
+    assert agent.localiser.goal_places(rows, goal, nodes + 1)[0].tolist() == [11, 0]  # sent elsewhere
+    assert agent.localiser.goal_places(rows, None, nodes)[0].tolist() == [10.5, 0]  # the node itself is the goal
+    agent.reset(1)  # another episode, another goal
+    assert agent.localiser.goal_places(rows, goal + 6, nodes + 6)[0].tolist() == [16, 0]
+
+
+def test_nodes_that_agree_make_up_for_one_whose_place_is_wrong():
+    def success(agreeing):
+        env, places = Hall(1), PLACES.copy()
+        places[10, 0] = 9.0
+        agent = agent_in(env, hall_memory(), places, agreeing=agreeing)
+        return evaluate(agent, env, tasks=Tasks([0], [10])).successes[0]
+
+    assert not success(1)
+    assert success(5)
+
+
+def test_nodes_that_nothing_leads_to_are_not_asked_where_a_goal_is():
+    def result(agreeing):
+        env, memory = Hall(1), hall_memory(max_dist=2.5)
+        for source in (13, 14, 16, 17):
+            memory.record(source, 15, reached=False)
+        assert memory.parts().tolist() == [0] * 15 + [1] + [0] * 4
+        return evaluate(agent_in(env, memory, agreeing=agreeing), env, tasks=Tasks([1], [15])).successes[0]
+
+    assert not result(1)
+    assert result(4)
 
 
 def test_nodes_near_the_goal_that_were_passed_on_the_way_are_not_tried():
