@@ -140,6 +140,8 @@ class Benchmark:
         cleanup_env: makes the vector environment of cleanup; None: that of the evaluation, without its step limit.
         cleanup_reset: gives the options of resets in cleanup.
         cleanup_episode: gives the steps of a cleanup episode.
+        unbroken: the robots of cleanup go on from stage to stage, so that success after so many steps does not depend
+            on the stages before. It needs a `cleanup_env` of its own, and what was interrupted cleans up once more.
         axes: what tells pieces apart, in rows and folders, and the setting with its values; the last one is "seed".
         shared: names of files and folders that the pieces of a run share.
         fields: what only rows of this benchmark have, by ground truth or in a breakdown, and its shape.
@@ -182,6 +184,7 @@ class Benchmark:
     cleanup_env: Callable[[Piece], Any] | None = None
     cleanup_reset: Callable[[Piece], Mapping[str, Any]] = _no_facts
     cleanup_episode: Callable[[Piece], int] = lambda _: 600
+    unbroken: bool = False
     axes: Mapping[str, str] = dataclasses.field(default_factory=lambda: {"seed": "seeds"})
     shared: Sequence[str] = ()
     fields: Mapping[str, Shape] = dataclasses.field(default_factory=dict)

@@ -156,11 +156,17 @@ class Run:
         chain.folder.mkdir(parents=True, exist_ok=True)
         state = chain.read()
         memory: Any = None
+        again = self.benchmark.unbroken  # robots cannot be stored: what is known of the chain is done once more
         if spec.build is not None:
-            memory = piece.load(chain.memory_file(state), policy) if state else self._built(piece, method, policy)
+            if state is None or again:
+                memory = self._built(piece, method, policy)
+            else:
+                memory = piece.load(chain.memory_file(state), policy)
         stages = spec.stages(self.settings.schedule)
+        cleaning = _Cleaning(piece, method, memory, 0 if again or state is None else state["done"])
         for phase, steps in stages:
-            if state is not None and _is_done(state, (phase, steps)):
+            known = state is not None and _is_done(state, (phase, steps))
+            if known and not again:
                 continue
             numbers = [list(self.benchmark.methods).index(method), *([steps] if steps else [])]
             piece.random = np.random.default_rng([piece.seed_for(Purpose.CONTROLLER), *numbers])
@@ -168,7 +174,9 @@ class Run:
             if phase == "filtered":
                 memory.filter(spec.filter)
             elif phase == "cleaned":
-                seconds = _clean(piece, method, memory, state["done"] if state else 0, steps)
+                seconds = cleaning.until(steps)
+            if known:
+                continue
             about = {**chain.facts, "phase": phase, "cleanup_steps": steps, "cleanup_seconds": seconds}
             rows = [*(state["rows"] if state else []), *self._rows(piece, memory, about)]
             state = chain.save_stage(memory, rows, steps, last=(phase, steps) == stages[-1])
@@ -241,22 +249,34 @@ def rollout(agent: Any, env: Any, tasks: Any, *, traces: int = 0, progress: bool
     return run_episodes(agent, env, tasks=tasks, traces=traces, progress=progress)
 
 
-def _clean(piece: Piece, method: str, memory: Any, done: int, target: int) -> float:
-    """Clean up from `done` to `target` steps with agents that begin anew; returns the wall time, s."""
-    env, benchmark = piece.cleanup_env, piece.benchmark
-    limit, env.max_episode_steps = getattr(env, "max_episode_steps", None), None
-    try:
-        cleaner = Cleaner(
-            piece.make_agent(method, memory, clean=True),
-            env,
-            seed=[piece.seed_for(Purpose.CLEANUP), done],
-            options=benchmark.cleanup_reset(piece),
-            goals=benchmark.methods[method].goals,
-            episode_steps=benchmark.cleanup_episode(piece),
-        )
-        return cleaner.run(target - done, piece.progress).seconds
-    finally:
-        env.max_episode_steps = limit
+class _Cleaning:
+    """The cleanup of one memory, from stage to stage."""
+
+    def __init__(self, piece: Piece, method: str, memory: Any, done: int) -> None:
+        """Go on with a memory that so many steps have been done with."""
+        self.piece, self.method, self.memory, self.done = piece, method, memory, done
+        self.cleaner: Cleaner | None = None
+
+    def until(self, steps: int) -> float:
+        """Clean up to so many steps, with robots that begin anew unless the benchmark is unbroken; the seconds."""
+        piece, benchmark = self.piece, self.piece.benchmark
+        env = piece.cleanup_env
+        limit, env.max_episode_steps = getattr(env, "max_episode_steps", None), None
+        try:
+            if self.cleaner is None or not benchmark.unbroken:
+                self.cleaner = Cleaner(
+                    piece.make_agent(self.method, self.memory, clean=True),
+                    env,
+                    seed=[piece.seed_for(Purpose.CLEANUP), self.done],
+                    options=benchmark.cleanup_reset(piece),
+                    goals=benchmark.methods[self.method].goals,
+                    episode_steps=benchmark.cleanup_episode(piece),
+                )
+            seconds = self.cleaner.run(steps - self.done, piece.progress).seconds
+        finally:
+            env.max_episode_steps = limit
+        self.done = steps
+        return seconds
 
 
 # -- what is installed -------------------------------------------------------------------------------------------

@@ -35,13 +35,13 @@ BY_NAME: dict[str, dict[str, Any]] = {
 CLEANUP_EPISODE = 300
 
 
-def make_env(piece: Piece) -> Any:
+def make_env(piece: Piece, robots: int | None = None) -> Any:
     """The robots; what they see is drawn only when it is asked for."""
     from sgm.envs.safety.env import SafetyRoomsVectorEnv
 
     settings = piece.settings
     return SafetyRoomsVectorEnv(
-        settings.robots,
+        robots or settings.robots,
         layout=piece.world,
         workers=settings.workers,
         images=False,
@@ -117,7 +117,7 @@ def make_agent(piece: Piece, _method: str, memory: Any, name: str | None, clean:
         piece.networks.controller,
         # The memory's own distance ends at MaxDist, beyond which all nodes would be equally far.
         distance=piece.networks.distance.unlimited(),
-        look=piece.env.look,
+        look=(piece.cleanup_env if clean else piece.env).look,
         clean=clean,
         agreeing=piece.settings.agreeing,
         **AGENT,

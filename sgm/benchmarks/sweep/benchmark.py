@@ -75,6 +75,7 @@ BENCHMARK = Benchmark(
     world=lambda piece: KINDS[piece.numbers["world"]](piece),
     env=lambda piece: piece.world.inner.env,
     cleanup_env=cleanup_env,
+    unbroken=True,
     cleanup_reset=lambda piece: piece.world.inner.benchmark.cleanup_reset(piece.world.inner),
     cleanup_episode=lambda piece: piece.world.inner.benchmark.cleanup_episode(piece.world.inner),
     tasks=lambda piece: piece.world.inner.tasks,

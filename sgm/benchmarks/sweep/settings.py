@@ -44,6 +44,7 @@ class SweepSettings(Settings):
     methods: tuple[str, ...] = some_of(METHODS, METHODS, _METHODS)
     policies: tuple[str, ...] = some_of(POLICIES, ("first-failure",), "when cleanup removes an edge")
     cleanup_steps: int = steps(50_000)
+    robots: int = count(10, "robots that clean up at once", MEMORY)
     checkpoints: tuple[int, ...] = steps((1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000))
     episodes: int = count(200, "evaluation episodes of each world, size, seed, method and stage", EVALUATION)
     agents: tuple[str, ...] = some_of(AGENTS, AGENTS, _AGENTS, EVALUATION)

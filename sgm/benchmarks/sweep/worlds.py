@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from scipy.sparse.csgraph import dijkstra
 
 import sgm
 from sgm.benchmarks import load
-from sgm.benchmarks.base import Piece, Row
+from sgm.benchmarks.base import Benchmark, Piece, Row
 from sgm.benchmarks.checks import COUNT, NUMBER
 from sgm.benchmarks.ground_truth import share_over
 from sgm.benchmarks.results import read_object, write_json, writing
@@ -43,7 +44,11 @@ class World:
         numbers = {**self.numbers(), "seed": piece.numbers["seed"]}
         out = piece.out / "networks" / piece.numbers["world"]
         how: dict[str, Any] = {"command": piece.command, "progress": piece.progress}
-        self.inner = Piece(load(self.benchmark), self.settings(piece.settings), numbers, out, **how)
+        self.inner = Piece(self.declared(), self.settings(piece.settings), numbers, out, **how)
+
+    def declared(self) -> Benchmark:
+        """The benchmark."""
+        return load(self.benchmark)
 
     def numbers(self) -> dict[str, int | str]:
         """What the benchmark tells pieces apart by, besides the seed."""
@@ -135,7 +140,9 @@ class PointWorld(World):
         """The paper's, with a buffer of this size."""
         from sgm.benchmarks.point.settings import PointSettings
 
-        return PointSettings(buffer_size=self.size, episodes=asked.episodes, iterations=asked.iterations)
+        return PointSettings(
+            buffer_size=self.size, episodes=asked.episodes, iterations=asked.iterations, agents=asked.robots
+        )
 
     def dense(self) -> sgm.SparseGraphicalMemory:
         """SoRB's, after its k-nearest filter."""
@@ -225,6 +232,13 @@ class SafetyWorld(World):
     """The rooms of SafetyGym."""
 
     benchmark = "safety"
+
+    def declared(self) -> Benchmark:
+        """The benchmark, but robots that clean up have rooms of their own, and stay where they are meanwhile."""
+        from sgm.benchmarks.safety import benchmark as safety
+
+        robots = self.outer.settings.robots
+        return dataclasses.replace(load(self.benchmark), cleanup_env=lambda piece: safety.make_env(piece, robots))
 
     def numbers(self) -> dict[str, int | str]:
         """The rooms."""
@@ -319,7 +333,11 @@ class GiantWorld(World):
         from sgm.benchmarks.ogbench.settings import OGBenchSettings
 
         return OGBenchSettings(
-            datasets=(self.dataset,), observations=self.size, nodes=self.nodes(), episodes=asked.episodes
+            datasets=(self.dataset,),
+            observations=self.size,
+            nodes=self.nodes(),
+            episodes=asked.episodes,
+            agents=asked.robots,
         )
 
     def dense(self) -> sgm.SparseGraphicalMemory:
