@@ -210,6 +210,48 @@ def test_its_settings_are_options(capsys):
     assert "random walks to learn from (default: 400)" in shown and "--cleanup-steps" in shown
 
 
+# -- cleanup that goes on ----------------------------------------------------------------------------------------------
+
+SEPARATE = dataclasses.replace(TOY, cleanup_env=lambda piece: SyncVectorEnv([Grid] * 10))
+UNBROKEN = dataclasses.replace(SEPARATE, unbroken=True)
+
+
+def cleaned(benchmark, out, checkpoints, seeds=(0, 1, 2, 3)):
+    """What the memory has been through after 600 steps, and the rows, by seed."""
+    settings = ToySettings(methods=("map",), seeds=seeds, cleanup_steps=600, checkpoints=checkpoints)
+    engine.Run(benchmark, settings, out, progress=False).run()
+    memories = [sgm.SparseGraphicalMemory.load(out / f"seed{seed}" / "map" / "memory.sgm", None) for seed in seeds]
+    rows = timeless(json.loads((out / "results.json").read_text()))
+    tries = [[memory.evidence(u, v) for u, v in zip(*memory.edges()[:2], strict=True)] for memory in memories]
+    return tries, [row for row in rows if row["cleanup_steps"] == 600], rows
+
+
+def test_an_unbroken_cleanup_does_not_depend_on_where_it_was_looked_at(tmp_path):
+    once, last, _ = cleaned(UNBROKEN, tmp_path / "once", ())
+    often, same, _ = cleaned(UNBROKEN, tmp_path / "often", (50, 100, 150))
+    assert once == often and last == same
+    broken = cleaned(SEPARATE, tmp_path / "broken", (50, 100, 150))[0]
+    assert broken != cleaned(SEPARATE, tmp_path / "unlooked", ())[0]
+
+
+def test_an_unbroken_cleanup_that_was_interrupted_ends_the_same(tmp_path, monkeypatch):
+    expected = cleaned(UNBROKEN, tmp_path / "whole", (200, 400), seeds=(0,))
+    real, calls = engine.rollout, iter(())
+
+    def fragile(*arguments, **options):
+        if next(calls, None) is None:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(engine, "rollout", fragile)
+    for number in (2, 1):
+        calls = iter(range(number))
+        with pytest.raises(KeyboardInterrupt):
+            cleaned(UNBROKEN, tmp_path / "parts", (200, 400), seeds=(0,))
+    calls = iter(range(9))
+    assert cleaned(UNBROKEN, tmp_path / "parts", (200, 400), seeds=(0,)) == expected
+
+
 # -- with an axis and a field of its own -----------------------------------------------------------------------------
 
 
