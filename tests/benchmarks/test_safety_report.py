@@ -15,7 +15,7 @@ import pytest
 import sgm
 from sgm.benchmarks import load, map_plots, plots, tables
 from sgm.benchmarks import page as pages
-from sgm.benchmarks.comparisons import comparison_table
+from sgm.benchmarks.comparisons import comparison_table, tally
 from sgm.benchmarks.ground_truth import largest_component
 from sgm.benchmarks.safety import figure_data, figures
 from sgm.benchmarks.safety import tables as safety_tables
@@ -393,6 +393,14 @@ def test_methods_are_compared_on_the_same_tasks_of_the_seeds_that_both_have():
         ("first-failure", "initial"): [tables.Cell("-75.0", "[-100.0, +1.6]"), nothing],
     }
     assert not comparison_table(rows, "uniform", ["both"]).lines
+
+
+def test_a_lead_is_one_with_its_whole_interval():
+    many = {"two-way": "1" * 40, "uniform": "1" * 38 + "00", "consptm": "10" * 20}
+    rows = [row(method, steps=steps, outcomes=found) for method, found in many.items() for steps in (50, 90)]
+    assert tally(rows, "two-way", "consptm", 60) == (1, 0, 0)
+    assert tally(rows, "two-way", "consptm", 0) == (2, 0, 0) and tally(rows, "consptm", "two-way", 0) == (0, 0, 2)
+    assert tally(rows, "two-way", "uniform", 0) == (0, 2, 0) and tally(rows, "two-way", "both", 0) == (0, 0, 0)
 
 
 # -- figure data ----------------------------------------------------------------------------------------------------

@@ -75,7 +75,9 @@ def test_the_page_has_the_three_figures_and_says_who_leads(run):
     out, _ = run
     text = (out / "report.html").read_text()
     assert {path.stem for path in (out / "figures").iterdir()} == {"steps-point", "seconds-point", "front-point"}
-    assert "PointEnv: two-way against the others" in text and "Over dense" in text
+    for method in ("two-way and perceptual", "two-way", "consolidated"):
+        assert f"PointEnv: {method} against the others" in text
+    assert "Over dense" in text and "against uniform it leads 0 times, ties 0 and loses 0" in text  # too few steps
     assert "Dense memories of 80 observations were left out" in text
 
 

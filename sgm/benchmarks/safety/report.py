@@ -58,7 +58,7 @@ def report(run: RunFolder) -> list[Section]:
             Section("Thresholds", [threshold_table(run.results.get("thresholds") or {}), Note(_THRESHOLD_NOTE)]),
             Section("The distance", [tables.distance_table(quality), Note(note)]),
             *(_figures(run, layout, len(layouts)) for layout in layouts if run.rows),
-            Section("Two-way against the others", [_compared(run.rows), Note(comparisons.NOTE)]),
+            Section("Two-way against the others", [_compared(run.rows), Note(comparisons.note("two-way consistency"))]),
         ),
     ]
 

@@ -15,6 +15,8 @@ from .figures import figures
 from .settings import METHODS, POLICIES, WORLDS
 
 TITLES = {"point": "PointEnv", "safety": "SafetyGym", "giant": "OGBench's giant point maze"}
+SUBJECTS = ("both", "two-way", "consolidated")  # what is compared with all others
+FROM = 20_000  # cleanup steps from which on it is counted who leads
 _NOTE = (
     "Success in percent, all seeds pooled; below it the Wilson 95 % interval. Steps to 95 %: the fewest cleanup steps "
     "after which at least 95 % of the episodes succeeded; – if none of the stages did."
@@ -35,19 +37,44 @@ def report(run: RunFolder) -> list[Section]:
     sections = []
     for world in dict.fromkeys(row["world"] for row in run.rows):
         rows = [row for row in run.rows if row["world"] == world]
-        others = [method for method in METHODS if method != "two-way"]
         sections += [
             Section(
                 f"{TITLES.get(world, world)}: success",
                 [Figures(figures(world, rows, builds)), success_table(rows), Note(_NOTE + _left_out(run, rows))],
             ),
             Section(f"{TITLES.get(world, world)}: cost", [cost_table(rows, builds), Note(_COST_NOTE)]),
-            Section(
-                f"{TITLES.get(world, world)}: two-way against the others",
-                [comparisons.comparison_table(rows, "two-way", others), Note(comparisons.NOTE)],
-            ),
+            *_compared(TITLES.get(world, world), rows),
         ]
     return page.standard(run, *sections)
+
+
+def _compared(world: str, rows: Sequence[Row]) -> list[Section]:
+    """Each sparse memory of the paper, and the consolidated one, against all others."""
+    sections = []
+    names = {item.group.method: item.group.label for item in tables.pool(rows)}
+    for chosen in [method for method in SUBJECTS if method in names]:
+        others = [method for method in METHODS if method in names and method != chosen]
+        table = comparisons.comparison_table(rows, chosen, others)
+        if table.lines:
+            who = names[chosen]
+            verdict = "; ".join(_verdict(rows, chosen, other, names[other]) for other in others)
+            sections.append(
+                Section(
+                    f"{world}: {who} against the others",
+                    [
+                        Note(f"From {FROM:,} cleanup steps on, over sizes, policies, agents and stages: {verdict}."),
+                        table,
+                        Note(comparisons.note(who)),
+                    ],
+                )
+            )
+    return sections
+
+
+def _verdict(rows: Sequence[Row], chosen: str, other: str, name: str) -> str:
+    """How often a method leads, ties and loses against another."""
+    leads, ties, loses = comparisons.tally(rows, chosen, other, FROM)
+    return f"against {name} it leads {leads} times, ties {ties} and loses {loses}"
 
 
 def _left_out(run: RunFolder, rows: Sequence[Row]) -> str:
