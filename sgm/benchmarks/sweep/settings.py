@@ -28,7 +28,7 @@ _METHODS = (
     "observation; the others name how observations are merged"
 )
 _AGENTS = "who is evaluated in safety; the persistent one avoids what failed for the rest of an episode"
-_NODES = "nodes of a sparse memory in safety and giant, but never more than a third of the observations"
+_NODES = "nodes of a sparse memory in safety and giant, but never more than nine in ten observations"
 _PRETRAINED = "use the networks that come with the package in safety, which have not seen the seed's exploration"
 _LARGEST = "nodes of the largest dense memory; larger ones are left out, and the page says so"
 

@@ -24,7 +24,7 @@ from sgm.navigation import agents
 from .settings import DENSE, WIDER, SweepSettings
 
 PLANS = 20  # goals that the time of a plan is the median of
-DENSEST = 3  # observations for each node of a sparse memory, at least
+DENSEST = 0.9  # of the observations are nodes of a sparse memory, at most
 
 
 class World:
@@ -103,7 +103,7 @@ class World:
 
     def nodes(self) -> int:
         """How many nodes a sparse memory has, about."""
-        return min(self.outer.settings.nodes, self.size // DENSEST)
+        return min(self.outer.settings.nodes, round(DENSEST * self.size))
 
     def facts(self, memory: sgm.SparseGraphicalMemory) -> Row:
         """What a row says of a memory."""
