@@ -137,7 +137,9 @@ WORLDS = {"scattered": scattered, "shortcuts": shortcuts, "rooms": rooms}
 def build(world: World) -> sgm.SparseGraphicalMemory:
     """A memory of all places."""
     distance = sgm.TableDistance(world.steps)
-    memory = sgm.SparseGraphicalMemory(distance, criterion="none", tau_p=None, max_dist=3.0, k=6)
+    memory = sgm.SparseGraphicalMemory(
+        distance, criterion="none", tau_p=None, max_dist=3.0, k=6, policy="first-failure"
+    )
     memory.extend(np.arange(len(world.steps)))
     return memory
 

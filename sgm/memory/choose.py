@@ -121,7 +121,7 @@ def choose(
     most: int = 20_000,
     sample: int = 4_000,
     keep_observations: bool | None = None,
-    policy: str | CleanupPolicy = "belief",
+    policy: str | CleanupPolicy = "guarded",
     seed: int = 0,
     progress: bool = True,
 ) -> Choice:
@@ -146,8 +146,7 @@ def choose(
         sample: observations that graphs are tried with.
         keep_observations: keep each node's observation. None: if the data has no achieved goals, since nodes must have
             something to send the controller to.
-        policy: cleanup policy of the memory; the default is not the paper's, which removes an edge at its first
-            failure: see docs/sparsity.md.
+        policy: cleanup policy of the memory; the default is the paper's with a guard: see docs/sparsity.md.
         seed: of samples.
         progress: show progress bars.
     """

@@ -114,7 +114,7 @@ class Cleanup:
         evidence = self.graph.evidence.get(edge, Evidence()).after(reached)
         events.append((edge, REACHED if reached else FAILED, episode))
         removes = not reached and evidence.removed_at is None and self.policy.gives_up(evidence)
-        if removes and self.policy.guard and self.planner.largest_part(without=edge) != self.planner.largest_part():
+        if removes and self.policy.guard and self.planner.holds_together(edge):
             removes = False
             evidence = dataclasses.replace(evidence, guarded=True)
             events.append((edge, GUARDED, episode))

@@ -70,7 +70,7 @@ class SparseGraphicalMemory:
         k: int | None = 5,
         scope: str = "neighbors",
         *,
-        policy: str | CleanupPolicy = "first-failure",
+        policy: str | CleanupPolicy = "guarded",
         size: int | None = None,
         seed: int = 0,
         feature_average: float = 0.0,
@@ -89,8 +89,8 @@ class SparseGraphicalMemory:
             k: successors kept for each node; None keeps all.
             scope: what ω and s0 range over: "neighbors" of the candidate (the authors' code, strict comparisons) or
                 the whole "memory" (Eq. 3, comparisons as printed).
-            policy: what failed tries do to an edge: "first-failure" (the paper's), "second-failure", "belief", or a
-                `CleanupPolicy` object.
+            policy: what failed tries do to an edge: "first-failure" (the paper's: it is removed), "guarded" (it is
+                removed unless that would cut the graph apart), "second-failure", "belief", or a `CleanupPolicy` object.
             size: number of nodes for criterion "uniform", which samples within one call of `extend`: give it
                 everything at once.
             seed: seed of criterion "uniform".
@@ -812,7 +812,7 @@ class SparseGraphicalMemory:
             else:
                 check_names(settings)
                 keep = KEEP_EVENTS if keep_events == "as it is" else _keep(keep_events)
-                memory = cls(distance, features, policy=policy or "first-failure", keep_events=keep, **settings)
+                memory = cls(distance, features, policy=policy or "guarded", keep_events=keep, **settings)
                 contents = Contents(memory._nodes, memory._graph, memory._log, memory._meta())
                 file = store.create(target, contents)
             live = store.Store(target, lock, contents.meta, file, synchronous)

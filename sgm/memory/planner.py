@@ -235,6 +235,30 @@ class Planner:
         standing = csr_array((matrix.data[alive], matrix.indices[alive], start), shape=matrix.shape)
         return np.asarray(connected_components(standing, connection="strong")[1], np.int64)
 
+    def holds_together(self, edge: int) -> bool:
+        """Whether the largest strongly connected component would be smaller without an edge."""
+        return not self._leads_round(edge) and self.largest_part(without=edge) != self.largest_part()
+
+    def _leads_round(self, edge: int) -> bool:
+        """Whether another way leads from an edge's source to its target; mostly a short one, so it is looked for."""
+        self.refresh()
+        matrix, left_out = self._matrices["distance"], int(self._position[edge])
+        source, target = int(self.graph.source.values[edge]), int(self.graph.target.values[edge])
+        seen, newest = {target}, [target]
+        while newest:
+            before = []
+            for node in newest:
+                for place in range(matrix.indptr[node], matrix.indptr[node + 1]):
+                    one = int(matrix.indices[place])
+                    if place == left_out or one in seen or matrix.data[place] == math.inf:
+                        continue
+                    if one == source:
+                        return True
+                    seen.add(one)
+                    before.append(one)
+            newest = before
+        return False
+
     def standing(self) -> Bools:
         """(E,) which edges a plan may use."""
         return self.graph.in_filter() & ~self.graph.removed()

@@ -184,6 +184,7 @@ class ForeignPolicy(CleanupPolicy):
         return dict(self.__dict__["facts"])
 
 
+GUARDED = "guarded"  # short for FirstFailure(guard=True), what memories have unless they are told otherwise
 POLICIES: dict[str, type[CleanupPolicy]] = {policy.name: policy for policy in (FirstFailure, SecondFailure, Belief)}
 
 
@@ -191,10 +192,12 @@ def make_policy(policy: str | CleanupPolicy) -> CleanupPolicy:
     """A policy from its name, or the policy itself."""
     if isinstance(policy, CleanupPolicy):
         return policy
+    if policy == GUARDED:
+        return FirstFailure(guard=True)
     if not isinstance(policy, str) or policy not in POLICIES:
         raise InputError(
-            f"policy is {shortened(policy)}: expected one of {', '.join(map(repr, POLICIES))}, or a CleanupPolicy "
-            "object such as sgm.Belief(threshold=0.2, guard=True)"
+            f"policy is {shortened(policy)}: expected one of {', '.join(map(repr, (GUARDED, *POLICIES)))}, or a "
+            "CleanupPolicy object such as sgm.Belief(threshold=0.2, guard=True)"
         )
     return POLICIES[policy]()
 

@@ -174,7 +174,7 @@ def choose_threshold(
     k: int | None = 5,
     scope: str = "neighbors",
     episode: Any = OF_THE_DATA,
-    policy: str | CleanupPolicy = "belief",
+    policy: str | CleanupPolicy = "guarded",
     feature_average: float = 0.0,
     keep_observations: bool = False,
     consolidate: bool = False,

@@ -139,7 +139,7 @@ BAD_SETTINGS = [
     ({"size": 5}, "goes with criterion"),
     ({"seed": -1}, "seed is -1"),
     ({"keep_observations": 1}, "keep_observations is 1"),
-    ({"policy": "third-failure"}, "policy is 'third-failure': expected one of 'first-failure'"),
+    ({"policy": "third-failure"}, "policy is 'third-failure': expected one of 'guarded'"),
 ]
 
 
@@ -289,7 +289,7 @@ def test_how_to_plan_is_checked_for_nobody_too(built):
 def test_a_policy_that_is_none_is_the_callers_mistake_and_not_the_files(built, tmp_path):
     built.save(tmp_path / "m.sgm")
     for read in (sgm.SparseGraphicalMemory.load, sgm.SparseGraphicalMemory.open):
-        with pytest.raises(sgm.InputError, match="policy is 5: expected one of 'first-failure'"):
+        with pytest.raises(sgm.InputError, match="policy is 5: expected one of 'guarded'"):
             read(tmp_path / "m.sgm", Points(), policy=5)
 
 

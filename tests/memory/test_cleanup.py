@@ -122,6 +122,37 @@ def test_a_rule_of_ones_own_is_a_subclass():
     assert [memory.record(0, 2, reached) for reached in (False, True, False, True, False)] == [False] * 4 + [True]
 
 
+def test_memories_are_guarded_unless_they_are_told_otherwise():
+    distance = sgm.TableDistance(np.zeros((1, 1)))
+    guarded = sgm.FirstFailure(guard=True, max_steps=30.0)
+    assert sgm.SparseGraphicalMemory(distance).policy == ring("guarded").policy == guarded
+    assert sgm.SparseGraphicalMemory(distance, policy="first-failure").policy == sgm.FirstFailure(max_steps=30.0)
+    memory = ring("guarded")
+    assert memory.record(0, 2, False) and not memory.record(3, 4, False)
+    assert memory.plan(2, 5).nodes.tolist() == [2, 3, 4, 5]
+
+
+def test_an_edge_holds_together_what_falls_apart_without_it():
+    found = set()
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        table = np.where(random.random((14, 14)) < 0.17, random.uniform(1, 5, (14, 14)), 50).astype(np.float32)
+        memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", k=None, policy="first-failure")
+        memory.extend(np.arange(14))
+        edges = memory.edges()
+        for place in random.permutation(len(edges.source))[:4].tolist():
+            memory.record(int(edges.source[place]), int(edges.target[place]), False)
+        planner, part = memory._planner, memory.largest_part()
+        for u, v in zip(memory.edges().source, memory.edges().target, strict=True):
+            edge = memory._edge(u, v)
+            holds = planner.holds_together(edge)
+            assert holds == (planner.largest_part(without=edge) != part)
+            found.add(holds)
+            if planner._leads_round(edge):
+                assert not holds
+    assert found == {True, False}
+
+
 def test_removed_edges_come_back_when_restored():
     memory = ring("first-failure")
     before = edge_list(memory.edges())
@@ -136,9 +167,8 @@ def test_removed_edges_come_back_when_restored():
 
 def test_removed_edges_stay_removed_and_the_filter_true_when_observations_are_added():
     points, table = plane(200)
-    memory = sgm.SparseGraphicalMemory(
-        sgm.TableDistance(table), lambda rows: points[rows], tau_p=1.0, max_dist=6.0, k=4
-    )
+    how = {"tau_p": 1.0, "max_dist": 6.0, "k": 4, "policy": "first-failure"}
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), lambda rows: points[rows], **how)
     memory.extend(np.arange(100))
     edges = memory.edges()
     gone = set()
@@ -146,7 +176,7 @@ def test_removed_edges_stay_removed_and_the_filter_true_when_observations_are_ad
         memory.record(edges.source[pick], edges.target[pick], False)
         gone.add((int(edges.source[pick]), int(edges.target[pick])))
     memory.extend(np.arange(100, 200))
-    full = sgm.SparseGraphicalMemory(sgm.TableDistance(table), lambda rows: points[rows], tau_p=1.0, max_dist=6.0, k=4)
+    full = sgm.SparseGraphicalMemory(sgm.TableDistance(table), lambda rows: points[rows], **how)
     full.extend(np.arange(200))
     expected = [edge for edge in edge_list(full.edges()) if edge[:2] not in gone]
     assert edge_list(memory.edges()) == expected

@@ -86,7 +86,8 @@ def towards(odometry, places):
 
 def hall_memory(distance=None, **settings):
     memory = sgm.SparseGraphicalMemory(
-        distance or PictureDistance(), **{"criterion": "none", "max_dist": 1.5, "k": None, **settings}
+        distance or PictureDistance(),
+        **{"criterion": "none", "max_dist": 1.5, "k": None, "policy": "first-failure", **settings},
     )
     memory.extend(np.arange(LENGTH, dtype=np.uint8)[:, None])
     return memory

@@ -106,9 +106,8 @@ def compare(piece: Piece, rollouts: Any) -> Buffer:
 def _build(piece: Piece, criterion: str, size: int | None = None, **settings: Any) -> sgm.SparseGraphicalMemory:
     """A memory over the frames of the buffer, filtered."""
     buffer, episodes = piece.buffer, settings.pop("episodes", None)
-    memory = sgm.SparseGraphicalMemory(
-        buffer.table, features=buffer.features, criterion=criterion, size=size, **BUILD, **settings
-    )
+    how = {"policy": "first-failure", **BUILD, **settings}
+    memory = sgm.SparseGraphicalMemory(buffer.table, buffer.features, criterion, size=size, **how)
     nodes = {"pose": buffer.poses, "image": buffer.frames, "embedding": buffer.embeddings}
     memory.extend(np.arange(len(buffer.frames)), episode=episodes, attributes=nodes, progress=piece.progress)
     return memory

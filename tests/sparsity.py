@@ -1,0 +1,117 @@
+"""The tables of docs/sparsity.md, made from results/sweep: `python tests/sparsity.py` prints them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgm.benchmarks import comparisons, tables
+from sgm.benchmarks.tables import NONE
+
+RESULTS = Path(__file__).parents[1] / "results" / "sweep" / "results.json"
+STAGES = (0, 2_000, 5_000, 10_000, 20_000, 50_000)
+NAMES = {
+    "both": "sparse",
+    "dense": "dense",
+    "wider": "dense, 20 successors",
+    "released": "dense, as released",
+    "uniform": "uniform",
+    "consolidated": "two-way, consolidated",
+    "two-way": "two-way",
+    "perceptual": "perceptual",
+    "incoming": "incoming",
+    "outgoing": "outgoing",
+}
+
+
+def load() -> list[dict[str, Any]]:
+    """All rows."""
+    rows: list[dict[str, Any]] = json.loads(RESULTS.read_text())["rows"]
+    return rows
+
+
+def chosen(rows: list[dict[str, Any]], **facts: Any) -> list[dict[str, Any]]:
+    """The rows that these are true of."""
+    return [row for row in rows if all(row[name] == value for name, value in facts.items())]
+
+
+def rate(rows: list[dict[str, Any]]) -> str:
+    """Success in percent with the Wilson interval over all episodes."""
+    if not rows:
+        return NONE
+    (item,) = tables.pool(rows)
+    low, high = item.ci95
+    return f"{100 * item.rate:.1f} [{100 * low:.1f}–{100 * high:.1f}]"
+
+
+def success(world: str, methods: tuple[str, ...], agent: str = "plain", stages: tuple[int, ...] = STAGES) -> list[str]:
+    """A line for each size and method: first-failure cleanup."""
+    rows = chosen(load(), world=world, agent=agent, policy="first-failure")
+    heads = ["observations", "memory", "nodes", "connected", "seeds"]
+    heads += ["no cleanup" if not steps else f"{steps:,}" for steps in stages]
+    lines = [f"| {' | '.join(heads)} |", "|---:|---|" + "---:|" * (len(heads) - 2)]
+    for size in sorted({row["size"] for row in rows}):
+        first = f"{size:,}"
+        for method in methods:
+            mine = chosen(rows, size=size, method=method)
+            begin = chosen(mine, cleanup_steps=0)
+            if not begin:
+                continue
+            nodes = np.mean([row["nodes"] for row in begin])
+            part = np.mean([row["largest_part"] / row["nodes"] for row in begin])
+            cells = [first, NAMES[method], f"{nodes:,.0f}", f"{part:.0%}".replace("%", " %"), str(len(begin))]
+            cells += [rate(chosen(mine, cleanup_steps=steps)) for steps in stages]
+            lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+            first = ""
+    return lines
+
+
+def agents(world: str, methods: tuple[str, ...], steps: int, policy: str = "first-failure") -> list[str]:
+    """A line for each size: both agents after so many steps, and the paired difference of the first two methods."""
+    rows = chosen(load(), world=world, policy=policy, cleanup_steps=steps)
+    heads = ["observations", "seeds"]
+    for agent in ("persistent", "plain"):
+        heads += [f"{agent}: {NAMES[method]}" for method in methods] + ["difference"]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---:|" * len(heads)]
+    for size in sorted({row["size"] for row in rows}):
+        cells = [f"{size:,}", str(len({row["seed"] for row in chosen(rows, size=size, method=methods[0])}))]
+        for agent in ("persistent", "plain"):
+            mine = chosen(rows, size=size, agent=agent)
+            cells += [rate(chosen(mine, method=method)) for method in methods]
+            table = comparisons.comparison_table(mine, methods[0], methods[1:2])
+            cells.append(" ".join([table.lines[0][-1].text, table.lines[0][-1].detail]) if table.lines else NONE)
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
+
+
+def policies(world: str, size: int, method: str, names: tuple[str, ...], stages: tuple[int, ...]) -> list[str]:
+    """A line for each policy and agent."""
+    rows = chosen(load(), world=world, size=size, method=method)
+    lines = [
+        "| policy | agent | seeds | " + " | ".join(f"{steps:,}" for steps in stages) + " | connected at the end |",
+        "|---|---|---:|" + "---:|" * (len(stages) + 1),
+    ]
+    for policy in names:
+        for agent in dict.fromkeys(row["agent"] for row in rows):
+            mine = chosen(rows, policy=policy, agent=agent)
+            last = chosen(mine, cleanup_steps=stages[-1])
+            if not last:
+                continue
+            part = np.mean([row["largest_part"] / row["nodes"] for row in last])
+            cells = [policy, agent, str(len(last)), *(rate(chosen(mine, cleanup_steps=steps)) for steps in stages)]
+            lines.append(f"| {' | '.join([*cells, f'{part:.1%}'.replace('%', ' %')])} |")
+    return lines
+
+
+if __name__ == "__main__":
+    for lines in (
+        success("point", ("both", "uniform", "perceptual", "incoming", "outgoing", "two-way", "dense", "wider")),
+        success("point", ("released",)),
+        agents("safety", ("consolidated", "uniform", "two-way", "dense"), 50_000),
+        agents("safety", ("consolidated", "uniform", "two-way", "dense"), 20_000),
+        policies("safety", 1_000, "consolidated", ("first-failure", "guarded", "belief"), (5_000, 20_000, 50_000)),
+    ):
+        print("\n".join(lines), end="\n\n")
