@@ -55,7 +55,7 @@ def measure(nodes: int, records: int) -> dict[str, float]:
         times[name] = time.perf_counter() - start
         return result
 
-    settings = {"criterion": "none", "max_dist": 3.0, "k": 5}
+    settings = {"criterion": "none", "max_dist": 3.0, "k": 5, "policy": "first-failure"}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.sgm"
         memory = sgm.SparseGraphicalMemory(Plane(), **settings)

@@ -74,7 +74,9 @@ def bench_build(report: Report, n: int) -> None:
 def planning_world(nodes: int) -> tuple[sgm.SparseGraphicalMemory, ReferenceMemory]:
     """A memory of so many nodes with k = 10, and the same graph for the baseline."""
     _, table = plane(nodes, side=nodes**0.5)
-    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", max_dist=4.0, k=10)
+    memory = sgm.SparseGraphicalMemory(
+        sgm.TableDistance(table), criterion="none", max_dist=4.0, k=10, policy="first-failure"
+    )
     memory.extend(np.arange(nodes))
     return memory, ReferenceMemory.over_graph(table[None], memory.nodes, memory.to_networkx())
 
@@ -159,7 +161,7 @@ def bench_growth(report: Report, sizes: list[int]) -> None:
 def bench_files(report: Report, nodes: int) -> None:
     """Save, load, and durable calls."""
     world = embedded_world(nodes)
-    memory = sgm.SparseGraphicalMemory(Euclid(), criterion="none", max_dist=3.0, k=5)
+    memory = sgm.SparseGraphicalMemory(Euclid(), criterion="none", max_dist=3.0, k=5, policy="first-failure")
     memory.extend(world)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memory.sgm"

@@ -41,8 +41,8 @@ def buffer(number: int, seed: int) -> np.ndarray:
 
 def memories(distance: DistributionalDistance, size: int) -> dict[str, sgm.SparseGraphicalMemory]:
     """The paper's two: SGM, and SoRB's dense graph."""
-    sparse = sgm.SparseGraphicalMemory(distance, tau_a=5.0, tau_p=0.05, max_dist=10.0, k=5)
-    dense = sgm.SparseGraphicalMemory(distance, criterion="none", max_dist=6.0, k=5)
+    sparse = sgm.SparseGraphicalMemory(distance, tau_a=5.0, tau_p=0.05, max_dist=10.0, k=5, policy="first-failure")
+    dense = sgm.SparseGraphicalMemory(distance, criterion="none", max_dist=6.0, k=5, policy="first-failure")
     for memory in (sparse, dense):
         memory.extend(buffer(size, seed=1))
     return {"sorb+sgm": sparse, "sorb": dense}

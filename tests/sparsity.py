@@ -1,8 +1,9 @@
-"""The tables of docs/sparsity.md, made from results/sweep: `python tests/sparsity.py` prints them."""
+"""The tables of docs/sparsity.md, made from results/sweep: `python -m tests.sparsity` writes them into the page."""
 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sgm.benchmarks import comparisons, tables
 from sgm.benchmarks.tables import NONE
 
 RESULTS = Path(__file__).parents[1] / "results" / "sweep" / "results.json"
+LONG = (10_000, 20_000, 50_000, 100_000, 400_000)
 STAGES = (0, 2_000, 5_000, 10_000, 20_000, 50_000)
 NAMES = {
     "both": "sparse",
@@ -106,12 +108,33 @@ def policies(world: str, size: int, method: str, names: tuple[str, ...], stages:
     return lines
 
 
+SPARSE = ("consolidated", "uniform", "two-way", "dense")
+TABLES = {
+    "point": lambda: success("point", ("both", "uniform", "perceptual", "incoming", "outgoing", "two-way", "dense")),
+    "wider": lambda: success("point", ("wider",), stages=(0, 10_000, 20_000, 50_000)),
+    "released": lambda: success("point", ("released", "dense"), stages=(0, 10_000, 20_000, 50_000)),
+    "table-1": lambda: (
+        policies("point", 10_000, "both", ("first-failure",), LONG)
+        + policies("point", 10_000, "dense", ("first-failure",), LONG)[2:]
+    ),
+    "safety-50000": lambda: agents("safety", SPARSE, 50_000),
+    "safety-20000": lambda: agents("safety", SPARSE, 20_000),
+    "policies": lambda: policies(
+        "safety", 1_000, "consolidated", ("first-failure", "guarded", "belief"), (5_000, 20_000, 50_000)
+    ),
+    "giant": lambda: success("giant", ("both", "uniform", "consolidated", "two-way", "dense"), stages=(0, 20_000)),
+}
+PAGE = Path(__file__).parents[1] / "docs" / "sparsity.md"
+
+
+def filled(text: str) -> str:
+    """The page with every table as the results have it: what follows a mark, up to the next blank line."""
+
+    def table(match: re.Match[str]) -> str:
+        return match[1] + "\n".join(TABLES[match[2]]()) + "\n\n"
+
+    return re.sub(r"(<!-- table ([a-z0-9-]+) -->\n)(?:\|.*\n)*\n", table, text)
+
+
 if __name__ == "__main__":
-    for lines in (
-        success("point", ("both", "uniform", "perceptual", "incoming", "outgoing", "two-way", "dense", "wider")),
-        success("point", ("released",)),
-        agents("safety", ("consolidated", "uniform", "two-way", "dense"), 50_000),
-        agents("safety", ("consolidated", "uniform", "two-way", "dense"), 20_000),
-        policies("safety", 1_000, "consolidated", ("first-failure", "guarded", "belief"), (5_000, 20_000, 50_000)),
-    ):
-        print("\n".join(lines), end="\n\n")
+    PAGE.write_text(filled(PAGE.read_text()))

@@ -102,3 +102,12 @@ def test_every_promise_about_the_file_names_a_test_that_exists():
     written = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
     assert len(named) > 25
     assert [name for name in named if f"def {name}(" not in written] == []
+
+
+def test_the_tables_on_sparsity_are_those_of_the_results():
+    pytest.importorskip("matplotlib")
+    from tests import sparsity
+
+    text = sparsity.PAGE.read_text()
+    assert text.count("<!-- table ") >= 3
+    assert sparsity.filled(text) == text

@@ -205,6 +205,11 @@ class Benchmark:
     paper_command: str = ""
     extras: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=lambda: {"viz": ("matplotlib",)})
 
+    def __post_init__(self) -> None:
+        """See that robots which go on from stage to stage are left alone in between."""
+        if self.unbroken and self.cleanup_env is None:
+            raise ValueError(f"benchmark {self.name!r} is unbroken: it needs a cleanup_env")
+
     @property
     def held(self) -> list[str]:
         """What its runs write into their folders beyond what all runs do, with "*" for a number."""

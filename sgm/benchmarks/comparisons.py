@@ -50,7 +50,7 @@ def tally(rows: Iterable[Row], chosen: str, other: str, least: int) -> Tally:
     rival = _rivals(items)
     mine = [item for group, item in items if group.method == chosen and item.cleanup_steps >= least]
     found = [ends for item in mine if (ends := _above(item, rival(item, other))) is not None]
-    leads, loses = (sum(side) for side in zip((0, 0), *((low > 0, high < 0) for _, low, high in found), strict=True))
+    leads, loses = sum(low > 0 for _, low, _ in found), sum(high < 0 for *_, high in found)
     return Tally(leads, len(found) - leads - loses, loses)
 
 

@@ -59,7 +59,13 @@ def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -
     positions = sample_positions(maze, observations, seed)
     distance = sgm.TableDistance(blind_distances(maze, positions))
     memory = sgm.SparseGraphicalMemory(
-        distance, features=lambda rows: positions[np.asarray(rows, int)], tau_p=2.0, tau_a=3.0, max_dist=5.0, k=8
+        distance,
+        features=lambda rows: positions[np.asarray(rows, int)],
+        tau_p=2.0,
+        tau_a=3.0,
+        max_dist=5.0,
+        k=8,
+        policy="first-failure",
     )
     report = memory.extend(np.arange(observations), attributes={"position": positions}, progress=True)
     print(f"{observations} observations: {report.added} nodes, {report.merged} merged")

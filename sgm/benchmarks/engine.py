@@ -1,9 +1,9 @@
 """Runs a benchmark: pieces × methods × policies × stages × agents, then the results and the report.
 
 A piece is, for example, a seed; a chain is a method under a cleanup policy; a stage is an evaluation before or after
-some cleanup. Every finished stage is on disk before the next one begins, and each has random numbers of its own, so a
-run that was interrupted resumes and gives the same result. Runs of some pieces, methods and policies in one folder make
-up one run of all.
+some cleanup. Every finished stage is on disk before the next one begins, and each has random numbers of its own (those
+of an unbroken cleanup are the chain's), so a run that was interrupted resumes and gives the same result. Runs of some
+pieces, methods and policies in one folder make up one run of all.
 """
 
 from __future__ import annotations
@@ -157,6 +157,8 @@ class Run:
         state = chain.read()
         memory: Any = None
         again = self.benchmark.unbroken  # robots cannot be stored: what is known of the chain is done once more
+        if again and state is not None:
+            chain.memory_file(state)  # StoreError if it is gone: it would be missing for ever
         if spec.build is not None:
             if state is None or again:
                 memory = self._built(piece, method, policy)

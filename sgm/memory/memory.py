@@ -794,7 +794,7 @@ class SparseGraphicalMemory:
             path: the file.
             distance: the distance it was, or will be, made with.
             features: likewise, the feature function.
-            policy: for an existing file: replaces the stored cleanup policy; None keeps it.
+            policy: for an existing file: replaces the stored cleanup policy. None keeps it; a new file has "guarded".
             keep_events: see the constructor; for an existing file replaces what it has, if given.
             synchronous: "normal": a returned call survives a crash of the process, and a crash of the machine may take
                 the last of them; "full": it survives that too, at a sync of the disk a call.
@@ -812,7 +812,9 @@ class SparseGraphicalMemory:
             else:
                 check_names(settings)
                 keep = KEEP_EVENTS if keep_events == "as it is" else _keep(keep_events)
-                memory = cls(distance, features, policy=policy or "guarded", keep_events=keep, **settings)
+                memory = cls(
+                    distance, features, policy="guarded" if policy is None else policy, keep_events=keep, **settings
+                )
                 contents = Contents(memory._nodes, memory._graph, memory._log, memory._meta())
                 file = store.create(target, contents)
             live = store.Store(target, lock, contents.meta, file, synchronous)

@@ -208,7 +208,7 @@ def choose_threshold(
         episode: a whole number, or (n,) of them, for edges between consecutive observations. Orders are then drawn of
             whole episodes, each of which stays as it is; a single episode has no other order. None: no such edges.
             Left out: the episodes of the Experience; none for plain observations.
-        policy: cleanup policy of the memory; the paper's is "first-failure".
+        policy: cleanup policy of the memory, see `SparseGraphicalMemory`; the paper's is "first-failure".
         feature_average: how far a merge moves a node's feature towards the new one; makes every try slow.
         keep_observations: keep each node's observation.
         consolidate: each node keeps the middle one of its observations, and those that have fewer than a fifth of

@@ -240,7 +240,8 @@ class Odometry(NearestNode):
         position: the node attribute that says where nodes are: (V, p), x and y first.
         agreeing: so many nodes, nearest both ways to what is seen or to a goal, say together where it is: the one in
             their midst counts as the nearest, and a goal is taken to be at the mean of those around it. One that lies
-            elsewhere is outvoted. 1: the nearest itself, one way.
+            elsewhere is outvoted. They should lie closer together than a goal has to be met: more of them draw goals at
+            the border of what was explored inwards. 1: the nearest itself, one way.
     """
 
     position: str = "pose"
@@ -267,6 +268,8 @@ class Odometry(NearestNode):
         self.places = np.asarray(attributes[self.position], np.float32)
         if self.places.ndim != 2 or self.places.shape[1] < 2:
             raise InputError(f"attribute {self.position!r} has shape {self.places.shape}: expected (V, 2 or more)")
+        if missing := int((~np.isfinite(self.places[:, :2]).all(axis=1)).sum()):
+            raise InputError(f"{missing} nodes have no place in {self.position!r}: give one with every observation")
 
     def seen(self, rows: Ints) -> Any:
         """(m, ...) what these robots see."""
@@ -326,8 +329,12 @@ class Odometry(NearestNode):
         return (there + back) / 2
 
     def _connected(self) -> Bools | None:
-        """(V,) which nodes plans lead to from almost anywhere; None: all may be asked where a goal is."""
-        return None if self.agreeing < FEWEST else self._agent.memory.parts() == 0
+        """(V,) which nodes are asked where a goal is: not those of parts too small to agree, where few plans lead."""
+        if self.agreeing < FEWEST:
+            return None
+        parts = self._agent.memory.parts()
+        large = np.asarray(np.bincount(parts)[parts] >= self.agreeing)
+        return large if large.any() else None
 
     def _agreed(self, steps: Floats, asked: Bools | None = None) -> Floats:
         """(m, V) steps in which the node that the nearest ones agree on is just below all others."""

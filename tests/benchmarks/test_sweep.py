@@ -11,7 +11,7 @@ import sgm
 from sgm.benchmarks import load, tables
 from sgm.benchmarks.base import Piece
 from sgm.benchmarks.point.benchmark import drop_for_itself
-from sgm.benchmarks.sweep import costs, figures
+from sgm.benchmarks.sweep import costs, figures, report
 from sgm.benchmarks.sweep.settings import CRITERIA, METHODS, SweepSettings
 from sgm.benchmarks.sweep.worlds import KINDS
 from sgm.cli import main
@@ -77,8 +77,19 @@ def test_the_page_has_the_three_figures_and_says_who_leads(run):
     assert {path.stem for path in (out / "figures").iterdir()} == {"steps-point", "seconds-point", "front-point"}
     for method in ("two-way and perceptual", "two-way", "consolidated"):
         assert f"PointEnv: {method} against the others" in text
-    assert "Over dense" in text and "against uniform it leads 0 times, ties 0 and loses 0" in text  # too few steps
+    assert "Over dense" in text and "it leads" not in text  # too few steps to count
     assert "Dense memories of 80 observations were left out" in text
+
+
+def test_the_page_counts_who_leads_once_there_is_something_to_count():
+    rows = [row(method, steps, won) for method, won in (("both", 99), ("dense", 40)) for steps in (0, 20_000, 50_000)]
+    (section,) = report._compared("PointEnv", rows)
+    assert "against dense it leads 2 times, ties 0 and loses 0" in section.parts[0].text
+
+
+def test_all_robots_take_as_many_steps_before_an_evaluation(tmp_path, capsys):
+    assert main(["run", "sweep", "--out", str(tmp_path), "--checkpoints", "333"]) == 2
+    assert "multiples of --robots" in capsys.readouterr().err
 
 
 def test_sizes_share_the_networks_of_a_seed_and_a_longer_cleanup_goes_on(run, capsys):

@@ -234,6 +234,18 @@ def test_an_unbroken_cleanup_does_not_depend_on_where_it_was_looked_at(tmp_path)
     assert broken != cleaned(SEPARATE, tmp_path / "unlooked", ())[0]
 
 
+def test_an_unbroken_cleanup_needs_robots_of_its_own():
+    with pytest.raises(ValueError, match="needs a cleanup_env"):
+        dataclasses.replace(TOY, unbroken=True)
+
+
+def test_an_unbroken_chain_whose_memory_is_gone_says_so(tmp_path):
+    cleaned(UNBROKEN, tmp_path, (), seeds=(0,))
+    (tmp_path / "seed0" / "map" / "memory.sgm").unlink()
+    with pytest.raises(sgm.StoreError, match="memory.sgm"):
+        cleaned(UNBROKEN, tmp_path, (), seeds=(0,))
+
+
 def test_an_unbroken_cleanup_that_was_interrupted_ends_the_same(tmp_path, monkeypatch):
     expected = cleaned(UNBROKEN, tmp_path / "whole", (200, 400), seeds=(0,))
     real, calls = engine.rollout, iter(())

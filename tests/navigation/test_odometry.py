@@ -198,6 +198,29 @@ def test_nodes_that_nothing_leads_to_are_not_asked_where_a_goal_is():
     assert result(4)
 
 
+def test_goals_in_a_part_of_a_memory_that_was_cut_are_found_there():
+    def solved(agreeing):
+        env, memory = Hall(1), hall_memory()
+        memory.record(8, 9, reached=False)
+        memory.record(9, 8, reached=False)
+        agent = agent_in(env, memory, agreeing=agreeing)
+        return [evaluate(agent, env, tasks=Tasks([2], [goal])).successes[0] for goal in (4, 5, 6)]
+
+    assert all(solved(1)) and all(solved(3)) and all(solved(5))
+    one_way = hall_memory(PictureDistance())
+    for node in range(1, LENGTH):
+        one_way.record(node, node - 1, reached=False)
+    env = Hall(1)  # every part is a single node
+    assert evaluate(agent_in(env, one_way, agreeing=3), env, tasks=Tasks([2], [9])).successes[0]
+
+
+def test_a_node_without_a_place_is_refused():
+    places = PLACES.copy()
+    places[3] = np.nan
+    with pytest.raises(sgm.InputError, match="1 nodes have no place"):
+        agent_in(Hall(1), hall_memory(), places)
+
+
 def test_nodes_near_the_goal_that_were_passed_on_the_way_are_not_tried():
     env = Hall(1)
     agent = agent_in(env, hall_memory(SameGoals()), tries=4)

@@ -127,8 +127,8 @@ def build_ttgs(piece: Piece) -> sgm.SparseGraphicalMemory:
 
 def build_memory(piece: Piece, rows: NDArray[np.int64], max_dist: float, **settings: Any) -> sgm.SparseGraphicalMemory:
     """A memory of these rows of the data."""
-    how: dict[str, Any] = {"criterion": "none", "tau_p": None, "k": None, "keep_observations": True, **settings}
-    how = {"policy": "first-failure", **how}
+    how: dict[str, Any] = {"criterion": "none", "tau_p": None, "k": None, "keep_observations": True}
+    how |= {"policy": "first-failure", **settings}
     memory = sgm.SparseGraphicalMemory(piece.networks[0], max_dist=max_dist, **how)
     memory.extend(piece.rollouts[rows], episode=None)
     return memory

@@ -30,7 +30,7 @@ class PointSettings(Settings):
     difficulty: float = option(0.95, "goal distance as a share of the largest", EVALUATION, metavar="SHARE")
     buffer_size: int = count(1_000, "observations that the memories are built from", MEMORY)
     criterion: str = option("two-way", "merging criterion of sorb+sgm", MEMORY)
-    policy: str = option("first-failure", "cleanup policy: first-failure, second-failure or belief", MEMORY)
+    policy: str = option("first-failure", "cleanup policy: first-failure, guarded, second-failure or belief", MEMORY)
     by: str = option("distance", "what plans minimise; sorb always counts hops", MEMORY, choices=("distance", "hops"))
     agents: int = count(50, "agents that clean up at once", MEMORY)
     starts: str = option("anywhere", _STARTS, MEMORY, choices=("anywhere", "far"))

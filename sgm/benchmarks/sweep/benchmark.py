@@ -33,6 +33,16 @@ def declined(piece: Piece, method: str) -> str:
     return ""
 
 
+def check(settings: SweepSettings) -> None:
+    """Every robot must have taken as many steps when success is evaluated, or the next stage would depend on it."""
+    for steps in settings.schedule:
+        if steps % settings.robots:
+            raise sgm.InputError(
+                f"{steps:,} cleanup steps of {settings.robots} robots: give --cleanup-steps and --checkpoints that are "
+                "multiples of --robots"
+            )
+
+
 def cleanup_env(piece: Piece) -> Any:
     """That of the benchmark."""
     return piece.world.inner.cleanup_env
@@ -84,6 +94,7 @@ BENCHMARK = Benchmark(
     agent=lambda piece, method, memory, name, clean: piece.world.agent(method, memory, name or "plain", clean),
     facts=lambda piece, memory: piece.world.facts(memory),
     summary=summary,
+    check=check,
     report=report,
     console=console,
     shared=("networks",),

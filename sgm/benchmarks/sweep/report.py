@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from sgm.benchmarks import comparisons, page, tables
 from sgm.benchmarks.checks import COUNT, NUMBER, TEXT, Each
-from sgm.benchmarks.page import Figures, Note, Section
+from sgm.benchmarks.page import Figures, Note, Part, Section
 from sgm.benchmarks.runs import RunFolder
 from sgm.benchmarks.tables import NONE, Cell, Group, Pooled, Row, Table, rounded, share, stage
 
@@ -57,23 +57,21 @@ def _compared(world: str, rows: Sequence[Row]) -> list[Section]:
         table = comparisons.comparison_table(rows, chosen, others)
         if table.lines:
             who = names[chosen]
-            verdict = "; ".join(_verdict(rows, chosen, other, names[other]) for other in others)
-            sections.append(
-                Section(
-                    f"{world}: {who} against the others",
-                    [
-                        Note(f"From {FROM:,} cleanup steps on, over sizes, policies, agents and stages: {verdict}."),
-                        table,
-                        Note(comparisons.note(who)),
-                    ],
-                )
+            verdicts = [text for other in others if (text := _verdict(rows, chosen, other, names[other]))]
+            counted = (
+                f"From {FROM:,} cleanup steps on, over sizes, policies, agents and stages, some of them of one memory"
             )
+            said = [Note(f"{counted}: {'; '.join(verdicts)}.")] if verdicts else []
+            parts: list[Part] = [*said, table, Note(comparisons.note(who))]
+            sections.append(Section(f"{world}: {who} against the others", parts))
     return sections
 
 
 def _verdict(rows: Sequence[Row], chosen: str, other: str, name: str) -> str:
-    """How often a method leads, ties and loses against another."""
+    """How often a method leads, ties and loses against another; empty if there is nothing to count."""
     leads, ties, loses = comparisons.tally(rows, chosen, other, FROM)
+    if not leads + ties + loses:
+        return ""
     return f"against {name} it leads {leads} times, ties {ties} and loses {loses}"
 
 
