@@ -34,7 +34,7 @@ def add_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
     about = {
         "fit": "from a source of experience to an agent: collect or read, learn, build, report",
         "evaluate": "success of an agent, and of its controller alone, in an environment",
-        "cleanup": "try an agent's edges in an environment, and remove those that keep failing",
+        "cleanup": "try an agent's edges in an environment, and remove those that fail",
         "plan": "a plan on an agent's memory, printed and drawn",
     }
     return {name: commands.add_parser(name, help=text) for name, text in about.items()}
@@ -89,7 +89,7 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 def _add_cleanup(parser: argparse.ArgumentParser) -> None:
     parser.usage = "sgm cleanup AGENT --env ID [options]"
     parser.description = (
-        "Send robots from node to node in an environment; edges that keep failing are removed from the agent's "
+        "Send robots from node to node in an environment; edges that fail are removed from the agent's "
         "memory. The memory as it was built stays in AGENT/memory-built.sgm. Repeated, an interrupted cleanup goes on, "
         "and with more --steps a finished one does."
     )

@@ -129,7 +129,7 @@ class _Page:
         parts = found.get("parts") or []
         if not parts:
             return Section("Cleanup", [])
-        text = f"{found['done']:,} steps in {found['settings']['env']}: edges that keep failing are removed."
+        text = f"{found['done']:,} steps in {found['settings']['env']}: edges that fail are removed."
         return Section("Cleanup", [Figures([Figure("cleanup", text, lambda path: figures.cleanup_curve(path, parts))])])
 
     def distance(self) -> Section:
