@@ -78,8 +78,10 @@ def agents(world: str, methods: tuple[str, ...], steps: int, policy: str = "firs
 
 
 def policies(world: str, size: int, method: str, names: tuple[str, ...], stages: tuple[int, ...]) -> list[str]:
-    """A line for each policy and agent."""
+    """A line for each policy and agent, of the seeds that all policies have."""
     rows = chosen(load(), world=world, size=size, method=method)
+    ran = [{row["seed"] for row in chosen(rows, policy=policy, cleanup_steps=stages[-1])} for policy in names]
+    rows = [row for row in rows if row["seed"] in set.intersection(*ran)]
     lines = [
         "| policy | agent | seeds | " + " | ".join(f"{steps:,}" for steps in stages) + " | connected at the end |",
         "|---|---|---:|" + "---:|" * (len(stages) + 1),
