@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Protocol
 
-from .events import FAILED, GUARDED, NO_EPISODE, REACHED, REMOVED, RESTORED, EventLog, Fold, Mark, Size
+from .events import FAILED, GUARDED, NO_EPISODE, REACHED, REMOVED, RESTORED, SPARE, EventLog, Fold, Mark, Size
 from .graph import Graph
 from .planner import Planner
 from .policies import CleanupPolicy, Evidence
@@ -60,12 +60,12 @@ class Cleanup:
     def record(self, edges: list[int], outcomes: list[bool], episodes: list[int], store: Journal | None) -> list[bool]:
         """Take in tries in order and write them; whether each removed its edge."""
         self.make_room(store)
-        before = {edge: self.graph.evidence.get(edge) for edge in edges}
+        before = {edge: self.graph.evidence.get(edge) for edge in edges}  # and of spare edges, once they are let in
         records, mark = self.records, self.log.mark()
         events: list[tuple[int, int, int]] = []
         try:
             tries = zip(edges, outcomes, episodes, strict=True)
-            removals = [self._try_edge(edge, outcome, episode, events) for edge, outcome, episode in tries]
+            removals = [self._try_edge(edge, outcome, episode, events, before) for edge, outcome, episode in tries]
             self.log.append(events, self.holder.size)
             if store is not None and events:
                 store.write_log(self.log, mark)
@@ -109,7 +109,14 @@ class Cleanup:
             if store is None or store.wrote(fold):
                 self.log.apply(fold)
 
-    def _try_edge(self, edge: int, reached: bool, episode: int, events: list[tuple[int, int, int]]) -> bool:
+    def _try_edge(
+        self,
+        edge: int,
+        reached: bool,
+        episode: int,
+        events: list[tuple[int, int, int]],
+        before: dict[int, Evidence | None],
+    ) -> bool:
         self.records += 1
         evidence = self.graph.evidence.get(edge, Evidence()).after(reached)
         events.append((edge, REACHED if reached else FAILED, episode))
@@ -118,6 +125,10 @@ class Cleanup:
             removes = False
             evidence = dataclasses.replace(evidence, guarded=True)
             events.append((edge, GUARDED, episode))
+            if self.policy.spares and (spare := self.planner.find_spare(edge)) is not None:
+                known = before.setdefault(spare, self.graph.evidence.get(spare)) or Evidence()
+                events.append((spare, SPARE, episode))
+                self._put({spare: dataclasses.replace(known, spare=True)})
         if removes:
             evidence = dataclasses.replace(evidence, removed_at=self.records, guarded=False)
             events.append((edge, REMOVED, episode))
@@ -126,6 +137,9 @@ class Cleanup:
 
     def _put(self, changes: Mapping[int, Evidence | None]) -> None:
         for edge, evidence in changes.items():
+            was = self.graph.evidence.get(edge)
+            if (was is not None and was.spare) != (evidence is not None and evidence.spare):
+                self.graph.filter_again(edge)
             if evidence is None:
                 self.graph.evidence.pop(edge, None)
             else:

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from .arrays import Column, Ints
 from .policies import Evidence
 
-KINDS = ("reached", "failed", "removed", "restored", "guarded", "walked")
-REACHED, FAILED, REMOVED, RESTORED, GUARDED, WALKED = range(len(KINDS))
+KINDS = ("reached", "failed", "removed", "restored", "guarded", "walked", "spare")
+REACHED, FAILED, REMOVED, RESTORED, GUARDED, WALKED, SPARE = range(len(KINDS))
 KEEP_EVENTS = 250_000
 NO_EPISODE = -1
 EVENT = np.dtype([("time", "<f8"), ("edge", "<i4"), ("kind", "u1"), ("episode", "<i8")])
@@ -32,7 +32,8 @@ class Events(NamedTuple):
         target: (n,) int64 node ids.
         kind: (n,) text. "reached" and "failed" are tries of the edge, "removed" and "restored" what became of it,
             "guarded" that the policy gave it up but the guard kept it, "walked" that an episode went through it, in
-            fewer steps than any before: its weight is now at most these.
+            fewer steps than any before: its weight is now at most these; "spare" that the guard let it in although it
+            is not among the k nearest.
         episode: (n,) int64 the episode given with a try; −1 where there was none. For "walked" the steps in which an
             episode had gone through the edge until then; −1 if none had.
     """
@@ -221,7 +222,7 @@ def replay(before: Mapping[int, Evidence], records: int, rows: NDArray[Any]) -> 
         state = known.get(edge)
         if state is None:
             old = before.get(edge, nothing)
-            state = known[edge] = [old.successes, old.failures, old.streak, old.removed_at, old.guarded]
+            state = known[edge] = [old.successes, old.failures, old.streak, old.removed_at, old.guarded, old.spare]
         if kind == REACHED:
             records += 1
             state[0] += 1
@@ -234,6 +235,8 @@ def replay(before: Mapping[int, Evidence], records: int, rows: NDArray[Any]) -> 
             state[3], state[4] = records, False
         elif kind == RESTORED:
             state[2], state[3] = 0, None
-        else:
+        elif kind == GUARDED:
             state[4] = True
+        else:
+            state[5] = True
     return {edge: Evidence(*state) for edge, state in known.items()}, records

@@ -52,6 +52,7 @@ class Graph:
         self.temporal = Column(np.uint8)
         self.kept = Column(np.bool_)
         self.evidence: dict[int, Evidence] = {}
+        self.spares: list[int] = []  # edges that the guard let in, as of the last `in_filter`
         self.nodes = 0
         self.version = 0
         self._k: int | None = None
@@ -127,10 +128,10 @@ class Graph:
             self._changed(np.arange(self.nodes))
 
     def in_filter(self) -> Bools:
-        """(E,) which edges pass the k-nearest filter, whether removed or not.
+        """(E,) which edges pass the k-nearest filter or are spares, whether removed or not.
 
         Removed edges count among the k, so that cleanup never promotes a longer edge in the place of a removed one,
-        just as when the filter is applied once before cleanup.
+        just as when the filter is applied once before cleanup. The guard may let in longer ones (`Evidence.spare`).
         """
         if self._unfiltered:
             changed = np.zeros(self.nodes, np.bool_)
@@ -138,7 +139,14 @@ class Graph:
                 changed[sources[sources < self.nodes]] = True
             self._unfiltered = []
             self._filter(np.flatnonzero(changed))
+            self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
+            self.kept.values[self.spares] = True
         return self.kept.values
+
+    def filter_again(self, edge: int) -> None:
+        """Filter the successors of an edge's source anew, because it became a spare or is none any more."""
+        self.version += 1
+        self._unfiltered.append(self.source.values[[edge]].astype(np.int64))
 
     def removed(self) -> Bools:
         """(E,) which edges have been removed."""

@@ -256,7 +256,8 @@ class SparseGraphicalMemory:
     def tried(self) -> dict[tuple[int, int], Evidence]:
         """What trying has shown, by edge (u, v), for every edge that was tried."""
         source, target = self._graph.source.values, self._graph.target.values
-        return {(int(source[edge]), int(target[edge])): known for edge, known in self._graph.evidence.items()}
+        known = self._graph.evidence.items()
+        return {(int(source[edge]), int(target[edge])): tries for edge, tries in known if tries.attempts}
 
     @property
     def fingerprint(self) -> str | None:

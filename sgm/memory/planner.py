@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components, dijkstra
+from scipy.sparse.csgraph import breadth_first_order, connected_components, dijkstra
 
 from sgm.errors import InputError, NoPath
 
@@ -215,34 +215,65 @@ class Planner:
         prices = np.asarray(self._matrices["distance"].data[positions], np.float64)
         return prices, self.graph.weights(self._edges[positions]).astype(np.float64)
 
-    def largest_part(self, without: int | None = None) -> int:
-        """Nodes in the largest strongly connected component, as if the edge `without` were removed."""
+    def largest_part(self, without: Iterable[int] = ()) -> int:
+        """Nodes in the largest strongly connected component, as if the edges `without` were removed."""
         return self.components(without)[1]
 
-    def components(self, without: int | None = None) -> tuple[int, int]:
+    def components(self, without: Iterable[int] = ()) -> tuple[int, int]:
         """How many strongly connected components there are, and the nodes in the largest of them."""
         sizes = np.bincount(self.parts(without))
         return len(sizes), int(sizes.max(initial=0))
 
-    def parts(self, without: int | None = None) -> Ints:
+    def parts(self, without: Iterable[int] = ()) -> Ints:
         """(V,) the strongly connected component of each node; they have no order."""
+        return np.asarray(connected_components(self._standing(without), connection="strong")[1], np.int64)
+
+    def holds_together(self, edge: int) -> bool:
+        """Whether the largest strongly connected component would be smaller without an edge.
+
+        Spares that were never reached are left out of account: nobody knows yet whether they hold anything.
+        """
+        doubtful = self._doubtful_spares()
+        if edge in doubtful or self._leads_round(edge, doubtful):
+            return False
+        return self.largest_part([edge, *doubtful]) != self.largest_part(doubtful)
+
+    def find_spare(self, edge: int) -> int | None:
+        """The shortest edge outside the filter that makes up for an edge; None if there is none.
+
+        It leads from a node that the edge's source leads to without it, to one that leads to its target without it. Of
+        several as short the one with the lowest source, then target, is taken.
+        """
+        left_out = [edge, *self._doubtful_spares()]
+        standing, graph = self._standing(left_out), self.graph
+        source, target = int(graph.source.values[edge]), int(graph.target.values[edge])
+        after, before = np.zeros((2, graph.nodes), np.bool_)
+        after[breadth_first_order(standing.T.tocsr(), source, return_predecessors=False)] = True
+        before[breadth_first_order(standing, target, return_predecessors=False)] = True
+        joins = after[graph.source.values] & before[graph.target.values] & ~graph.in_filter() & ~graph.removed()
+        spares = np.flatnonzero(joins)
+        order = np.lexsort((graph.target.values[spares], graph.source.values[spares], graph.weights(spares)))
+        return int(spares[order[0]]) if len(spares) else None
+
+    def _doubtful_spares(self) -> list[int]:
+        """Spares that were never reached."""
+        self.refresh()
+        return [edge for edge in self.graph.spares if not self.graph.evidence[edge].successes]
+
+    def _standing(self, without: Iterable[int] = ()) -> csr_array:
+        """The planning graph, by target and source, of the edges that stand, without some of them."""
         self.refresh()
         matrix = self._matrices["distance"]
         alive = np.isfinite(matrix.data)
-        if without is not None and self._position[without] >= 0:
-            alive[self._position[without]] = False
+        left_out = self._position[np.array(list(without), np.int64)]
+        alive[left_out[left_out >= 0]] = False
         start = np.concatenate([[0], np.cumsum(alive)])[matrix.indptr]
-        standing = csr_array((matrix.data[alive], matrix.indices[alive], start), shape=matrix.shape)
-        return np.asarray(connected_components(standing, connection="strong")[1], np.int64)
+        return csr_array((matrix.data[alive], matrix.indices[alive], start), shape=matrix.shape)
 
-    def holds_together(self, edge: int) -> bool:
-        """Whether the largest strongly connected component would be smaller without an edge."""
-        return not self._leads_round(edge) and self.largest_part(without=edge) != self.largest_part()
-
-    def _leads_round(self, edge: int) -> bool:
+    def _leads_round(self, edge: int, without: Iterable[int] = ()) -> bool:
         """Whether another way leads from an edge's source to its target; mostly a short one, so it is looked for."""
         self.refresh()
-        matrix, left_out = self._matrices["distance"], int(self._position[edge])
+        matrix, left_out = self._matrices["distance"], set(self._position[[edge, *without]].tolist())
         source, target = int(self.graph.source.values[edge]), int(self.graph.target.values[edge])
         seen, newest = {target}, [target]
         while newest:
@@ -250,7 +281,7 @@ class Planner:
             for node in newest:
                 for place in range(matrix.indptr[node], matrix.indptr[node + 1]):
                     one = int(matrix.indices[place])
-                    if place == left_out or one in seen or matrix.data[place] == math.inf:
+                    if place in left_out or one in seen or matrix.data[place] == math.inf:
                         continue
                     if one == source:
                         return True

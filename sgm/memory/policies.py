@@ -25,6 +25,7 @@ class Evidence:
         streak: failures since the last success.
         removed_at: which `record` call removed the edge (1 is the first ever made); None while it stands.
         guarded: the policy gave the edge up, but the guard kept it.
+        spare: the edge is longer than those of its source's k nearest successors, but the guard let it in.
     """
 
     successes: int = 0
@@ -32,6 +33,7 @@ class Evidence:
     streak: int = 0
     removed_at: int | None = None
     guarded: bool = False
+    spare: bool = False
 
     @property
     def attempts(self) -> int:
@@ -70,6 +72,9 @@ class CleanupPolicy(abc.ABC):
     Attributes:
         guard: never remove an edge whose loss would shrink the largest strongly connected component of the graph; such
             an edge is only re-priced, by `expected_steps`.
+        spares: whenever the guard keeps an edge, let in another one: of the edges that the k-nearest filter left out,
+            the shortest that would hold the component together in its place. Until it has been reached once, it does
+            not count as holding anything.
         max_steps: MaxSteps, what a failed try costs, steps; None: 3 × MaxDist, as in the authors' code.
     """
 
@@ -77,12 +82,16 @@ class CleanupPolicy(abc.ABC):
 
     guard: bool = False
     max_steps: float | None = None
+    spares: bool = False
 
     def __post_init__(self) -> None:
         """Check the parameters and make NumPy scalars plain."""
-        if not isinstance(self.guard, (bool, np.bool_)):
-            raise InputError(f"guard is {self.guard!r}: expected True or False")
-        object.__setattr__(self, "guard", bool(self.guard))
+        for name in ("guard", "spares"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise InputError(f"{name} is {getattr(self, name)!r}: expected True or False")
+            object.__setattr__(self, name, bool(getattr(self, name)))
+        if self.spares and not self.guard:
+            raise InputError("spares is True without a guard: spares are let in where the guard keeps an edge")
         if self.max_steps is not None:
             object.__setattr__(self, "max_steps", steps("max_steps", self.max_steps, high=10 * MOST_STEPS))
 
@@ -210,6 +219,7 @@ def policy_from_dict(values: Any) -> CleanupPolicy:
         raise InputError(
             f"the policy is {name!r}, not one of {', '.join(map(repr, POLICIES))}: give the policy object, policy=…"
         )
+    parameters.setdefault("spares", False)  # files of 0.1.0 do not say
     if set(parameters) != {field.name for field in dataclasses.fields(POLICIES[name])}:
         raise InputError(f"the policy {name!r} has parameters {sorted(parameters)}")
     return POLICIES[name](**parameters)

@@ -411,11 +411,11 @@ def checked_evidence(row: tuple[Any, ...], edges: int, records: int) -> tuple[in
     if not 0 <= edge < edges:
         raise StoreError(f"there is evidence about edge {edge}, but only {edges} edges")
     numbers = (successes, failures, streak, guarded, 0 if removed_at is None else removed_at)
-    if not all(type(value) is int and 0 <= value < _MOST for value in numbers) or guarded > 1:
+    if not all(type(value) is int and 0 <= value < _MOST for value in numbers) or guarded > 3:
         raise StoreError(f"the evidence about edge {edge} is not in whole numbers, 0 or more")
     if streak > failures or successes + failures > records or not (removed_at is None or 1 <= removed_at <= records):
         raise StoreError(f"the evidence about edge {edge} contradicts itself or the {records} tries recorded")
-    return edge, Evidence(successes, failures, streak, removed_at, bool(guarded))
+    return edge, Evidence(successes, failures, streak, removed_at, bool(guarded & 1), bool(guarded & 2))
 
 
 def read_log(

@@ -21,7 +21,7 @@ from sgm.errors import InputError, SGMError, StoreError
 from .arrays import Bools, Ints
 from .attributes import check_name
 from .check import checked_policy, facts_of
-from .events import EVENT, GROWTH, GUARDED, KEEP_EVENTS, KINDS, NO_EPISODE, REMOVED, EventLog, replay
+from .events import EVENT, GROWTH, GUARDED, KEEP_EVENTS, KINDS, NO_EPISODE, REMOVED, SPARE, EventLog, replay
 from .graph import MOST_BETWEEN, Graph
 from .nodes import Nodes, missing
 from .pages import COLUMNS, Found, Rows, Torn
@@ -554,7 +554,7 @@ def _after_gaps(numbers: Ints, kinds: NDArray[Any], gaps: Sequence[tuple[int, in
     if not gaps:
         return 0
     begin = int(np.searchsorted(numbers, gaps[-1][1]))
-    while begin < len(numbers) and kinds[begin] in (REMOVED, GUARDED):
+    while begin < len(numbers) and kinds[begin] in (REMOVED, GUARDED, SPARE):
         begin += 1  # the failed try that it followed is lost
     return begin
 

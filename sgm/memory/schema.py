@@ -19,7 +19,8 @@ Embeddings and features are little-endian float32, assignments little-endian int
 are uint8 images, are zlib-compressed, images as differences along each row, and padded to at least 1/256 of their size;
 other attributes are little-endian as they are. `feature` is NULL where it is the embedding, `distance` where only time
 joins the ends, `removed_at` while an edge stands, `episode` where none was given. `temporal` is the fewest steps in
-which an episode went through an edge, at most 255; 0 if none did. The first releases know 0 and 1 only.
+which an episode went through an edge, at most 255; 0 if none did. The first releases know 0 and 1 only. `guarded` is 1
+where only the guard keeps an edge, 2 for a spare, which the guard let in, 3 for both.
 
 What is known about an edge is its row in `evidence`, if any, followed by its `events` in order; `kind` is a place in
 `KINDS` of events.py. The oldest events may be folded into `evidence`: `state.folded` says how many have been,
@@ -171,9 +172,10 @@ def attribute_rows_crc(attribute: int, first: int, number: int, rows: bytes) -> 
 # -- packing -----------------------------------------------------------------------------------------------------
 
 
-def evidence_row(evidence: Evidence) -> tuple[int, int, int, int | None, bool]:
+def evidence_row(evidence: Evidence) -> tuple[int, int, int, int | None, int]:
     """The columns of `evidence` after the edge."""
-    return evidence.successes, evidence.failures, evidence.streak, evidence.removed_at, evidence.guarded
+    kept = evidence.guarded + 2 * evidence.spare
+    return evidence.successes, evidence.failures, evidence.streak, evidence.removed_at, kept
 
 
 def floats(values: NDArray[np.float32]) -> bytes:

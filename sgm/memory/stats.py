@@ -36,6 +36,7 @@ class Stats:
         filtered_edges: edges that the k-nearest filter leaves out.
         removed_edges: edges that cleanup removed.
         guarded_edges: edges that only the guard keeps.
+        spare_edges: edges that the guard has let in and that stand.
         components: strongly connected components.
         largest_component: nodes in the largest of them.
         untested_share: share of `edges` that were never tried; None without edges.
@@ -63,6 +64,7 @@ class Stats:
     filtered_edges: int
     removed_edges: int
     guarded_edges: int
+    spare_edges: int
     components: int
     largest_component: int
     untested_share: float | None
@@ -107,7 +109,8 @@ def measure(
     weights = graph.weights(standing)
     evidence = graph.evidence
     components, largest = planner.components() if len(nodes) else (0, 0)
-    untested = np.count_nonzero(~np.isin(standing, np.fromiter(evidence, np.int64, len(evidence))))
+    tried = [edge for edge, known in evidence.items() if known.attempts]
+    untested = np.count_nonzero(~np.isin(standing, np.array(tried, np.int64)))
     kept = nodes.observation
     removed = int(np.count_nonzero(graph.removed()))
     given = int(np.count_nonzero(nodes.assignment.values >= 0))
@@ -119,6 +122,7 @@ def measure(
         filtered_edges=len(graph) - removed - len(standing),
         removed_edges=removed,
         guarded_edges=sum(known.guarded for known in evidence.values()),
+        spare_edges=sum(known.spare and known.removed_at is None for known in evidence.values()),
         components=components,
         largest_component=largest,
         untested_share=round(untested / len(standing), 4) if len(standing) else None,

@@ -90,6 +90,81 @@ def test_a_policy_without_a_guard_loaded_over_one_with_a_guard_charges_no_guarde
     assert again.plan_nodes(3, 4).weights.tolist() == guarded.weights.tolist()
 
 
+def two_rooms(policy) -> sgm.SparseGraphicalMemory:
+    """Two rings of three nodes, joined both ways by 2 → 3 and 3 → 2, and by longer edges that k = 2 leaves out."""
+    table = np.full((6, 6), 50, np.float32)
+    for node in range(3):
+        table[node, (node + 1) % 3] = table[3 + node, 3 + (node + 1) % 3] = 1.0
+        table[node, (node + 2) % 3] = table[3 + node, 3 + (node + 2) % 3] = 2.0
+    table[2, 3] = table[3, 2] = 1.5
+    table[0, 5], table[1, 4], table[5, 1] = 5.0, 6.0, 7.0
+    np.fill_diagonal(table, 0)
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", k=2, policy=policy)
+    memory.extend(np.arange(6))
+    return memory
+
+
+SPARES = sgm.FirstFailure(guard=True, spares=True)
+
+
+def test_where_the_guard_keeps_an_edge_the_shortest_one_that_leads_round_it_is_let_in():
+    memory = two_rooms(SPARES)
+    assert (0, 5) not in zip(memory.edges().source.tolist(), memory.edges().target.tolist(), strict=True)
+    assert memory.record(2, 3, False) is False
+    assert memory.evidence(2, 3).guarded and memory.evidence(0, 5) == sgm.Evidence(spare=True)
+    assert memory.plan_nodes(2, 3).nodes.tolist() == [2, 0, 5, 3]
+    assert memory.events().kind.tolist() == ["failed", "guarded", "spare"]
+    assert (0, 5) not in memory.tried() and memory.stats().spare_edges == 1
+    plain = two_rooms("guarded")
+    plain.record(2, 3, False)
+    assert plain.plan_nodes(2, 3).nodes.tolist() == [2, 3]
+
+
+def test_a_spare_holds_nothing_until_it_has_been_reached():
+    memory = two_rooms(SPARES)
+    memory.record(2, 3, False)
+    assert memory.record(0, 5, False) is True and memory.evidence(0, 5).spare
+    assert memory.record(2, 3, False) is False and memory.evidence(1, 4).spare
+    memory.record(1, 4, True)
+    assert memory.record(2, 3, False) is True
+    assert memory.record(1, 4, False) is False and memory.evidence(1, 4).guarded
+    assert memory.largest_part() == 6
+
+
+def test_spares_are_stored_replayed_and_folded(tmp_path):
+    memory = two_rooms(SPARES)
+    memory.record(2, 3, False)
+    memory.record(3, 2, False)
+    past = memory.at(2)
+    assert not past.evidence(0, 5).spare and past.plan_nodes(2, 3).nodes.tolist() == [2, 3]
+    memory.save(tmp_path / "m.sgm")
+    for keep in (None, 0):
+        with sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", memory.distance, keep_events=keep) as live:
+            for _ in range(5000 if keep == 0 else 0):
+                live.record(0, 1, True)
+        again = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", None)
+        assert again.policy == memory.policy
+        assert again.evidence(0, 5) == again.evidence(5, 1) == sgm.Evidence(spare=True)
+        assert again.plan_nodes(2, 3).nodes.tolist() == [2, 0, 5, 3]
+    assert len(again.events().kind) < 5000
+
+
+def test_a_failed_write_leaves_no_spare_behind(tmp_path, monkeypatch):
+    two_rooms(SPARES).save(tmp_path / "m.sgm")
+    with sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", two_rooms(SPARES).distance) as memory:
+        with monkeypatch.context() as patch:
+            patch.setattr(memory._store, "write_log", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
+            with pytest.raises(OSError, match="disk full"):
+                memory.record(2, 3, False)
+        assert memory.evidence(0, 5) == memory.evidence(2, 3) == sgm.Evidence()
+        assert memory.plan_nodes(2, 3).nodes.tolist() == [2, 3]
+
+
+def test_spares_need_a_guard():
+    with pytest.raises(sgm.InputError, match="spares is True without a guard"):
+        sgm.FirstFailure(spares=True)
+
+
 def test_a_guarded_cleanup_never_shrinks_the_largest_part():
     points, table = plane(120)
     random = np.random.default_rng(0)
@@ -146,7 +221,7 @@ def test_an_edge_holds_together_what_falls_apart_without_it():
         for u, v in zip(memory.edges().source, memory.edges().target, strict=True):
             edge = memory._edge(u, v)
             holds = planner.holds_together(edge)
-            assert holds == (planner.largest_part(without=edge) != part)
+            assert holds == (planner.largest_part(without=[edge]) != part)
             found.add(holds)
     assert found == {True, False}
 

@@ -49,7 +49,7 @@ FIGURES: collections.Counter[str] = collections.Counter()  # how often what was 
 Pair = tuple[int, int]
 Form = tuple[str, tuple[int, ...]]  # dtype and shape of an attribute of one node
 IN_RAM = Path("/dev/shm")  # where syncing costs nothing; what a disk makes of files is told in test_faults.py
-KINDS = ("reached", "failed", "removed", "restored", "guarded", "walked")
+KINDS = ("reached", "failed", "removed", "restored", "guarded", "walked", "spare")
 CRITERIA = ("two-way", "incoming", "outgoing", "perceptual", "uniform", "none")
 FORMS = (("f4", ()), ("f8", (2,)), ("i2", ()), ("u1", (2, 3)), ("?", ()), ("f2", (1,)), (">i4", ()))
 NAMES = ("position", "heading", "ü 1", "a'b")
@@ -134,6 +134,7 @@ def all_settings(draw) -> dict[str, Any]:
 
 POLICIES = st.one_of(
     st.builds(sgm.FirstFailure, guard=st.booleans(), max_steps=st.sampled_from([None, 7.0])),
+    st.builds(sgm.FirstFailure, guard=st.just(True), spares=st.just(True)),
     st.builds(sgm.SecondFailure, guard=st.booleans()),
     st.builds(sgm.Belief, guard=st.booleans(), threshold=st.sampled_from([0.15, 0.4, 1.0])),
 )
@@ -157,6 +158,7 @@ class Known:
     streak: int = 0
     removed_at: int | None = None
     guarded: bool = False
+    spare: bool = False
 
 
 @dataclasses.dataclass
@@ -191,7 +193,13 @@ class State:
 
     def standing(self, k: int | None) -> dict[Pair, float]:
         """Weights of the edges that plans may use."""
-        return {(u, v): w for u, v, w in k_nearest(self.weighted(), k) if not self.is_removed((u, v))}
+        return {pair: weight for pair, weight in self.filtered(k).items() if not self.is_removed(pair)}
+
+    def filtered(self, k: int | None) -> dict[Pair, float]:
+        """Weights of the k nearest successors and of the spares."""
+        spares = {pair for pair, known in self.known.items() if known.spare}
+        kept = {(u, v): weight for u, v, weight in k_nearest(self.weighted(), k)}
+        return kept | {(u, v): weight for u, v, weight in self.weighted() if (u, v) in spares}
 
 
 class Model:
@@ -284,6 +292,7 @@ class Model:
                 "removed": dataclasses.replace(known, removed_at=state.tries, guarded=False),
                 "restored": dataclasses.replace(known, removed_at=None, streak=0),
                 "guarded": dataclasses.replace(known, guarded=True),
+                "spare": dataclasses.replace(known, spare=True),
             }[kind]
         self.events.append((pair, kind, episode))
         FIGURES[f"event: {kind}"] += 1
@@ -294,12 +303,25 @@ class Model:
         self.happens(pair, "reached" if reached else "failed", episode)
         if reached or self.state.is_removed(pair) or not self.gives_up(self.state.known[pair]):
             return False
-        standing = self.state.standing(self.k)
-        without = {other: weight for other, weight in standing.items() if other != pair}
-        nodes = len(self.state.nodes)
+        doubtful = {other for other, known in self.state.known.items() if known.spare and not known.successes}
+        standing = self.state.standing(self.k).keys() - doubtful
+        without, nodes = standing - {pair}, len(self.state.nodes)
         guarded = self.policy.guard and max(components(nodes, without)) < max(components(nodes, standing))
         self.happens(pair, "guarded" if guarded else "removed", episode)
+        if guarded and self.policy.spares:
+            self.let_in(pair, without, episode)
         return not guarded
+
+    def let_in(self, pair: Pair, standing: set[Pair], episode: int) -> None:
+        """Let in the shortest edge that leads round one, if there is one."""
+        filtered = self.state.filtered(self.k)
+        spares = [(w, u, v) for u, v, w in self.state.weighted() if (u, v) not in filtered]
+        for _, u, v in sorted(spares):
+            if not self.state.is_removed((u, v)) and math.isfinite(
+                costs_to(pair[1], dict.fromkeys(standing | {(u, v)}, 1.0)).get(pair[0], math.inf)
+            ):
+                self.happens((u, v), "spare", episode)
+                return
 
     def gives_up(self, known: Known) -> bool:
         if self.policy.name == "belief":
@@ -434,7 +456,8 @@ def agree_on_stats(memory: Memory, model: Model) -> None:
     standing, parts = state.standing(model.k), components(len(state.nodes), state.standing(model.k))
     removed, known = sum(map(state.is_removed, state.edges)), state.known.values()
     weights = list(standing.values())
-    untested = sum(pair not in state.known for pair in standing)
+    tried = {pair for pair, item in state.known.items() if item.successes + item.failures}
+    untested = sum(pair not in tried for pair in standing)
     expected = {
         "observations": len(state.assignment),
         "nodes": len(state.nodes),
@@ -443,6 +466,7 @@ def agree_on_stats(memory: Memory, model: Model) -> None:
         "filtered_edges": len(state.edges) - removed - len(standing),
         "removed_edges": removed,
         "guarded_edges": sum(item.guarded for item in known),
+        "spare_edges": sum(item.spare and item.removed_at is None for item in known),
         "components": len(parts),
         "largest_component": max(parts, default=0),
         "untested_share": round(untested / len(weights), 4) if weights else None,
@@ -1156,7 +1180,8 @@ class MemoryMachine(RuleBasedStateMachine):
         model = self.model
         if policy is not None:
             # A policy without a guard would still be charged for edges that an earlier guard kept, but not in hops.
-            policy = model.policy = dataclasses.replace(policy, guard=model.policy.guard)
+            guard = model.policy.guard
+            policy = model.policy = dataclasses.replace(policy, guard=guard, spares=guard and policy.spares)
         self.keep = self.keep if keep == "as it is" else keep
         options = {**model.options, "k": model.k} if keep is None else {}
         options |= {"policy": policy, "keep_events": keep, "synchronous": synchronous}
