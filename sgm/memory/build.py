@@ -213,6 +213,9 @@ class Builder:
         pair = np.stack([table.into[np.ix_(new, everything)], table.out[np.ix_(new, everything)]], axis=1)
         near = within(pair, self.settings)
         near &= (np.arange(len(everything)) < before + np.arange(len(new))[:, None])[:, None, :]
+        if self.settings.reversible is not None:
+            pair = np.where(near, pair, np.float32(np.inf))
+            near |= near[:, ::-1]
         number, column = nonzero(near.reshape(len(new), 2 * len(everything)))
         outgoing, other = np.divmod(column, max(1, len(everything)))
         node = before + number
@@ -237,15 +240,23 @@ class Builder:
         older = known < undo.edges
         undo.temporal.append((known[older], before[older]))
         self.graph.set_temporal(known, took_known.astype(np.uint8))
-        fresh = pairs[is_new]
+        fresh, took_fresh = self._and_back(pairs[is_new], took[is_new])
         never = np.full(len(fresh), np.inf, np.float32)
-        self.graph.append(len(self.nodes), fresh[:, 0], fresh[:, 1], never, took[is_new].astype(np.uint8))
+        self.graph.append(len(self.nodes), fresh[:, 0], fresh[:, 1], never, took_fresh.astype(np.uint8))
         was = np.where(before[older] > 0, before[older].astype(np.int64), NO_EPISODE)
         events = zip(known[older].tolist(), was.tolist(), strict=True)
         self.log.append([(edge, WALKED, steps_before) for edge, steps_before in events], self.size)
         if len(episodes):
             self.tail = (int(episodes[-1]), int(assignment[-1]))
             self._tail_step = None if steps is None else int(steps[-1])
+
+    def _and_back(self, fresh: Ints, took: Ints) -> tuple[Ints, Ints]:
+        """New edges, (p, 2), and those the other way that a reversible graph needs, which took 0 steps: nobody went."""
+        if self.settings.reversible is None or not len(fresh):
+            return fresh, took
+        there = set(map(tuple, fresh.tolist()))
+        back = [(v, u) for u, v in fresh.tolist() if (v, u) not in there and self.graph.find(v, u) is None]
+        return np.concatenate([fresh, np.array(back, np.int64).reshape(-1, 2)]), np.append(took, [0] * len(back))
 
     def _passages(self, assignment: Ints, episodes: Ints, steps: Ints | None) -> tuple[Ints, Ints]:
         """(p, 2) pairs of nodes that an episode went through one after the other, and (p,) the fewest steps it took.

@@ -27,6 +27,7 @@ from .read import (
     check_growth,
     check_tail,
     count,
+    is_reversible,
     read_assignments,
     read_attributes,
     read_edges,
@@ -263,7 +264,7 @@ class _RowCheck:
         self._facts()
         nodes = self._nodes()
         number = self._size("nodes") if nodes is None else len(nodes)
-        graph = self._sum("edges", read_edges, self.connection, number)
+        graph = self._sum("edges", read_edges, self.connection, number, is_reversible(self.facts))
         edges = self._size("edges") if graph is None else len(graph)
         checksum = self._log_1(edges) if self.version == 1 else self._log_2(nodes, number, edges)
         if "tail" in self.facts:

@@ -211,6 +211,7 @@ class Search:
         """Take in these places of the chosen rows, in order; False if given up for holding too many nodes."""
         builder = Builder(Nodes(), Graph(), EventLog(), settings)
         builder.graph.set_filter(settings.k)
+        builder.graph.set_reversible(settings.reversible)
         rows, silent = self.chosen[part], bar if bar is not None else progress_bar(shown=False)
         episodes, steps = self.rows.episodes, self.rows.steps
         for low in range(0, len(part), _PART):

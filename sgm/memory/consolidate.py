@@ -101,6 +101,7 @@ def rebuilt(
     kept = {name: values[rows] for name, values in attributes.items()}
     builder = Builder(Nodes(), Graph(), EventLog(), dataclasses.replace(settings, criterion="none", size=None))
     builder.graph.set_filter(settings.k)
+    builder.graph.set_reversible(settings.reversible)
     undo = builder.mark()
     chosen = _taken(given.observations, rows)
     builder.extend(distance, features, chosen, None, kept, None, undo, progress_bar(shown=False))

@@ -42,6 +42,9 @@ class Graph:
 
     An edge has the distance d(source, target) it was made for (infinite if only time joins its ends) and the fewest
     steps in which an episode went through it (0 if none did). Its weight is the smaller of the two.
+
+    In a reversible graph every edge has one the other way. It weighs no more than `reversible` times the first one, and
+    passes the filter if the first one does. One that is there for nothing else has neither distance nor steps.
     """
 
     def __init__(self) -> None:
@@ -55,7 +58,10 @@ class Graph:
         self.spares: list[int] = []  # edges that the guard let in, as of the last `in_filter`
         self.nodes = 0
         self.version = 0
+        self.reversible: float | None = None
         self._k: int | None = None
+        self._passing: Bools | None = None
+        self._partner: Ints | None = None
         self._unfiltered: list[Ints] = []
         self._by_source: Index | None = None
         self._by_target: Index | None = None
@@ -97,8 +103,34 @@ class Graph:
 
     def weights(self, edges: Ints | slice = slice(None)) -> NDArray[np.float32]:
         """Weights of these edges, steps."""
+        if self.reversible is None:
+            return self._forward(edges)
+        back = np.float32(self.reversible) * self._forward(self.partner()[edges])
+        lighter: NDArray[np.float32] = np.minimum(self._forward(edges), back)
+        return lighter
+
+    def _forward(self, edges: Ints | slice) -> NDArray[np.float32]:
+        """Weights of these edges by their own distance and time alone; infinite where they have neither."""
         distance, temporal = self.distance.values[edges], self.temporal.values[edges]
         return np.where(temporal > 0, np.minimum(distance, temporal.astype(np.float32)), distance)
+
+    def partner(self) -> Ints:
+        """(E,) the edge the other way of each edge of a reversible graph."""
+        if self._partner is None:
+            source, target = self.source.values.astype(np.int64), self.target.values.astype(np.int64)
+            order = np.lexsort((target, source))
+            self._partner = np.empty(len(self), np.int64)
+            self._partner[np.lexsort((source, target))] = order
+        return self._partner
+
+    def is_reversible(self) -> bool:
+        """Whether every edge has one the other way, and one of the two a weight of its own."""
+        source, target = self.source.values.astype(np.int64), self.target.values.astype(np.int64)
+        keys, back = np.sort(source * self.nodes + target), np.sort(target * self.nodes + source)
+        if (keys != back).any():
+            return False
+        own = self._forward(slice(None))
+        return bool(np.isfinite(np.minimum(own, own[self.partner()])).all())
 
     def find(self, source: int, target: int) -> int | None:
         """The edge from `source` to `target`, or None."""
@@ -121,6 +153,12 @@ class Graph:
         assert self._by_target is not None
         return self._by_target
 
+    def set_reversible(self, factor: float | None) -> None:
+        """Say whether every edge has one the other way, and what that weighs: see above."""
+        if factor != self.reversible:
+            self.reversible = factor
+            self._changed(np.arange(self.nodes))
+
     def set_filter(self, k: int | None) -> None:
         """Keep, for each node, its k outgoing edges of least weight; None keeps all. Ties go to the lower target."""
         if k != self._k:
@@ -140,8 +178,14 @@ class Graph:
             self._unfiltered = []
             self._filter(np.flatnonzero(changed))
             self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
-            self.kept.values[self.spares] = True
-        return self.kept.values
+            self._passing = self.kept.values if self.reversible is None else self._both_ways()
+            self._passing[self.spares] = True
+        return self.kept.values if self._passing is None else self._passing
+
+    def _both_ways(self) -> Bools:
+        """The edges of which either way is among the k nearest."""
+        nearest: Bools = self.kept.values & np.isfinite(self._forward(slice(None)))
+        return nearest | nearest[self.partner()]
 
     def filter_again(self, edge: int) -> None:
         """Filter the successors of an edge's source anew, because it became a spare or is none any more."""
@@ -177,7 +221,7 @@ class Graph:
     def _changed(self, sources: Ints) -> None:
         self.version += 1
         self._unfiltered.append(sources)
-        self._by_source = self._by_target = None
+        self._by_source = self._by_target = self._partner = self._passing = None
 
     def _reindex(self) -> None:
         ids = np.arange(len(self), dtype=np.int64)
@@ -195,7 +239,7 @@ class Graph:
         if self._k is None:
             self.kept.values[edges] = True
             return
-        weights = self.weights(edges)
+        weights = self._forward(edges)
         limit = kth_smallest(weights, lengths, self._k)[owner]
         # Of the edges that tie for the last place those to the lowest targets stay; targets ascend within a source.
         ties = weights == limit

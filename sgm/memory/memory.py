@@ -76,6 +76,7 @@ class SparseGraphicalMemory:
         feature_average: float = 0.0,
         keep_observations: bool = False,
         keep_events: int | None = KEEP_EVENTS,
+        reversible: bool | float | None = None,
     ) -> None:
         """Make an empty memory.
 
@@ -98,10 +99,13 @@ class SparseGraphicalMemory:
             keep_observations: keep each node's observation.
             keep_events: how many of the newest events are kept one by one, at least; None: all. Older ones are folded
                 into the evidence about their edges, and `at` cannot go back beyond them.
+            reversible: edges can be taken backwards too, where the world allows it: an edge has one the other way, at
+                this many times its weight (True: 1.2) unless the distance says less, with evidence of its own. It
+                passes the k-nearest filter if the first one does, and changes nothing about merging.
         """
-        settings = Settings(
-            criterion, tau_a, off_is_infinite(tau_p), max_dist, k, scope, size, seed, feature_average, keep_observations
-        )
+        off = off_is_infinite(tau_p)
+        names = criterion, tau_a, off, max_dist, k, scope, size, seed, feature_average, keep_observations, reversible
+        settings = Settings(*names)
         log = EventLog(_keep(keep_events))
         self._set_up(distance, features, settings, make_policy(policy), Nodes(), Graph(), log)
 
@@ -133,6 +137,7 @@ class SparseGraphicalMemory:
         self._nodes = nodes
         self._graph = graph
         self._graph.set_filter(settings.k)
+        self._graph.set_reversible(settings.reversible)
         self._log = log
         self._builder = Builder(nodes, graph, log, settings, tail)
         self._planner = Planner(graph, self.policy)

@@ -8,7 +8,7 @@ import itertools
 import json
 import os
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -246,7 +246,7 @@ def read_contents(connection: sqlite3.Connection, version: int) -> tuple[Content
     file = FileState(schema=version)
     nodes, more = read_nodes(connection, meta["observation"])
     total += more
-    graph, more = read_edges(connection, len(nodes))
+    graph, more = read_edges(connection, len(nodes), is_reversible(meta))
     total += more
     if version == 1:
         checksum, records = meta.pop("checksum", None), count(meta.pop("records", None), "records")
@@ -262,7 +262,7 @@ def read_contents(connection: sqlite3.Connection, version: int) -> tuple[Content
         total += state_crc(folded, folded_records)
         graph.evidence, records = log.replayed()
         check_growth(log, len(nodes), len(graph), len(nodes.assignment))
-        check_past(log, nodes, graph)
+        check_past(log, nodes, graph, is_reversible(meta))
     total += more
     if type(checksum) is not int or total != checksum:
         raise StoreError(f"its rows do not add up to its checksum ({total}, not {checksum}): it was changed by hand")
@@ -353,8 +353,14 @@ def read_assignments(connection: sqlite3.Connection, nodes: Nodes) -> int:
     return total
 
 
-def read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
-    """The edges, and the sum of their rows."""
+def is_reversible(meta: Mapping[str, Any]) -> bool:
+    """Whether a memory with these facts has an edge the other way for each edge."""
+    settings = meta.get("settings")
+    return isinstance(settings, dict) and settings.get("reversible") is not None
+
+
+def read_edges(connection: sqlite3.Connection, nodes: int, reversible: bool) -> tuple[Graph, int]:
+    """The edges, and the sum of their rows; in a reversible memory every edge has one the other way."""
     number, first, last = connection.execute("SELECT count(*), min(id), max(id) FROM edges").fetchone()
     if number and (first != 0 or last != number - 1):
         raise StoreError(f"its {number} edges are not numbered from 0 on")
@@ -370,7 +376,8 @@ def read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
             raise StoreError(f"its {number} edges join nodes it does not have")
     odd = (source != rows["source"]) | (target != rows["target"]) | ~(distance >= 0)
     finite = np.isfinite(rows["distance"])
-    odd |= (temporal != rows["temporal"]) | (~finite & (temporal == 0))
+    odd |= temporal != rows["temporal"]
+    odd |= ~finite & (temporal == 0) & (not reversible)
     if odd.any():
         raise StoreError(f"{np.count_nonzero(odd)} of its edges have values that no edge has")
     if (np.isfinite(distance) != finite).any():
@@ -379,6 +386,8 @@ def read_edges(connection: sqlite3.Connection, nodes: int) -> tuple[Graph, int]:
     graph.append(nodes, rows["source"], rows["target"], rows["distance"], rows["temporal"])
     if not graph.is_simple():
         raise StoreError("some of its edges are there twice, or lead from a node to itself")
+    if reversible and not graph.is_reversible():
+        raise StoreError("it is reversible, but some of its edges have no edge the other way, or weigh nothing")
     return graph, rows_crc(rows)
 
 
@@ -471,7 +480,7 @@ def check_growth(log: EventLog, nodes: int, edges: int, observations: int) -> No
         raise StoreError("it does not say how many nodes and edges there were when its events happened")
 
 
-def check_past(log: EventLog, nodes: Nodes, graph: Graph) -> None:
+def check_past(log: EventLog, nodes: Nodes, graph: Graph, reversible: bool) -> None:
     """Refuse events and growth from which the memory as it was could not be rebuilt."""
     growth, rows = log.growth, log.rows
     if not len(growth):
@@ -483,10 +492,12 @@ def check_past(log: EventLog, nodes: Nodes, graph: Graph) -> None:
     odd |= _most_before(nodes.assignment.values, had_observations) >= had_nodes
     place = np.searchsorted(event, np.arange(log.folded + 1, log.folded + 1 + len(rows))) - 1
     walked = rows[rows["kind"] == WALKED]
-    # An edge that only time joins was walked before, in more steps; see `Events.episode`.
+    # An edge that only time joins was walked before, in more steps, unless it was there for the other way; see
+    # `Events.episode`.
     before, steps = walked["episode"], graph.temporal.values[walked["edge"]].astype(np.int64)
     again = (before > steps) & (before <= MOST_BETWEEN)
-    never = (steps == 0) | ~(again | ((before == NO_EPISODE) & np.isfinite(graph.distance.values[walked["edge"]])))
+    had_weight = np.isfinite(graph.distance.values[walked["edge"]]) | reversible
+    never = (steps == 0) | ~(again | ((before == NO_EPISODE) & had_weight))
     before = max(log.evidence, default=-1) >= had_edges[0]  # what is known from before the events
     if odd.any() or before or (rows["edge"] >= had_edges[place]).any() or never.any():
         raise StoreError("its events do not fit the nodes and edges there were when they happened")

@@ -31,6 +31,7 @@ from .read import (
     check_growth,
     check_tail,
     checked_evidence,
+    is_reversible,
     unpack_size,
 )
 from .schema import (
@@ -244,7 +245,8 @@ class Salvage:
         rows = self._numbered("edges")
         self.total_edges = total = self._total_edges(rows)
         self._say_runs(_gaps(list(rows), 0, total), total, "edges", "cannot be read")
-        good = {edge: row for edge, row in rows.items() if _is_edge(*row[1:])}
+        reversible = is_reversible(self.facts)
+        good = {edge: row for edge, row in rows.items() if _is_edge(*row[1:], reversible=reversible)}
         self._say(rows.keys() - good, total, "edges", "values that no edge has")
         edges = np.array(list(good), np.int64)
         values = [
@@ -263,6 +265,10 @@ class Salvage:
         first[np.unique(keys, return_index=True)[1]] = True
         self._say(edges[joins & ~first], total, "edges", "another edge joins the same nodes")
         kept = joins & first
+        if reversible:
+            alone = kept & ~_has_way_back(source, target, table, kept, len(self.nodes))
+            self._say(edges[alone], total, "edges", "the edge the other way is lost")
+            kept &= ~alone
         self.edges = edges[kept]
         graph = Graph()
         ends = (source[kept], target[kept])
@@ -613,13 +619,21 @@ def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value < _MOST
 
 
-def _is_edge(source: Any, target: Any, distance: Any, temporal: Any) -> bool:
+def _has_way_back(source: Ints, target: Ints, table: NDArray[Any], kept: Bools, nodes: int) -> Bools:
+    """(n,) which of the edges that are kept have one the other way, and of these two one a weight of its own."""
+    keys, back = source * max(1, nodes) + target, target * max(1, nodes) + source
+    weighty = kept & (np.isfinite(table[:, 2]) | (table[:, 3] > 0))
+    found = kept & np.isin(back, keys[kept]) & (weighty | np.isin(back, keys[weighty]))
+    return np.asarray(found, np.bool_)
+
+
+def _is_edge(source: Any, target: Any, distance: Any, temporal: Any, *, reversible: bool) -> bool:
     """Whether these can be the columns of an edge; a distance that is a whole number is stored as one."""
     if not all(type(value) is int and 0 <= value < 2**31 for value in (source, target)):
         return False
     if type(temporal) is not int or not 0 <= temporal <= MOST_BETWEEN:
         return False
-    return temporal > 0 if distance is None else type(distance) in (int, float) and 0 <= distance < 3.4e38
+    return temporal > 0 or reversible if distance is None else type(distance) in (int, float) and 0 <= distance < 3.4e38
 
 
 def _is_event(values: list[Any]) -> bool:

@@ -13,6 +13,8 @@ CRITERIA = ("two-way", "incoming", "outgoing", "perceptual", "uniform", "none")
 SCOPES = ("neighbors", "memory")
 MOST_STEPS = 1e30  # so that thresholds, and sums of prices, stay finite in single precision
 MOST_COUNT = 2**31 - 1
+BACKWARDS = 1.2  # what an edge costs backwards in the place of forwards, unless told otherwise
+MOST_FACTOR = 1e6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Settings:
         seed: seed of the "uniform" criterion.
         feature_average: how far a merge moves the node's feature towards the new one (authors: 0.05; 0 is off).
         keep_observations: keep each node's observation, for figures and for controllers that need goal images.
+        reversible: every edge can also be taken backwards, at this many times its weight; None: only where the distance
+            or an episode says so.
     """
 
     criterion: str = "two-way"
@@ -43,6 +47,7 @@ class Settings:
     seed: int = 0
     feature_average: float = 0.0
     keep_observations: bool = False
+    reversible: float | None = None
 
     def __post_init__(self) -> None:
         """Check every field and make NumPy scalars plain."""
@@ -64,8 +69,9 @@ class Settings:
             )
         if not isinstance(self.keep_observations, bool):
             raise InputError(f"keep_observations is {shortened(self.keep_observations)}: expected True or False")
+        self._set("reversible", _factor(self.reversible))
 
-    def _set(self, name: str, value: float) -> None:
+    def _set(self, name: str, value: float | None) -> None:
         object.__setattr__(self, name, value)
 
     @property
@@ -81,9 +87,20 @@ class Settings:
     def fromdict(cls, values: Any) -> Settings:
         """Read what `asdict` wrote; InputError if it is anything else."""
         names = {field.name for field in dataclasses.fields(cls)}
+        values = {"reversible": None, **values} if isinstance(values, dict) else values  # not in files of 0.1.0
         if not isinstance(values, dict) or set(values) != names:
             raise InputError(f"settings are {values!r}: expected {', '.join(sorted(names))}")
         return cls(**{**values, "tau_p": off_is_infinite(values["tau_p"])})
+
+
+def _factor(reversible: Any) -> float | None:
+    """How many times its weight an edge costs backwards; True: `BACKWARDS`, False and None: it has no way back."""
+    if reversible is None or isinstance(reversible, bool):
+        return BACKWARDS if reversible else None
+    factor = number("reversible", reversible, high=MOST_FACTOR)
+    if factor < 1:
+        raise InputError(f"reversible is {shortened(reversible)}: expected True, or a factor from 1 to {MOST_FACTOR:g}")
+    return factor
 
 
 def off_is_infinite(tau_p: float | None) -> float:

@@ -177,6 +177,7 @@ def choose_threshold(
     policy: str | CleanupPolicy = "guarded",
     feature_average: float = 0.0,
     keep_observations: bool = False,
+    reversible: bool | float | None = None,
     consolidate: bool = False,
     tolerance: float = 0.05,
     connected: float = 0.98,
@@ -211,6 +212,7 @@ def choose_threshold(
         policy: cleanup policy of the memory, see `SparseGraphicalMemory`; the paper's is "first-failure".
         feature_average: how far a merge moves a node's feature towards the new one; makes every try slow.
         keep_observations: keep each node's observation.
+        reversible: edges can be taken backwards too, see `SparseGraphicalMemory`.
         consolidate: each node keeps the middle one of its observations, and those that have fewer than a fifth of
             observations / `nodes` are left out and not counted; see `SparseGraphicalMemory.consolidated`. False: nodes
             keep their first observation, as in the paper.
@@ -242,6 +244,7 @@ def choose_threshold(
         seed=whole("seed", seed, 0) if name == "size" else 0,
         feature_average=feature_average,
         keep_observations=keep_observations,
+        reversible=reversible,
     )
     visits = _Orders(total, as_episodes(given.episode, total), whole("seed", seed, 0), given.steps)
     orders = min(whole("orders", orders, 1), visits.most)
@@ -522,6 +525,7 @@ class _Search:
         """Take in the buffer in one of its orders; False if given up for holding more than `limit` nodes."""
         builder = Builder(Nodes(), Graph(), EventLog(), settings)
         builder.graph.set_filter(settings.k)
+        builder.graph.set_reversible(settings.reversible)
         order, episodes = self._visits.order(redrawn), self._visits.episodes
         part = len(order) if self._name == "size" else _PART  # uniform subsampling draws from one batch
         silent = progress_bar(shown=False)

@@ -129,6 +129,7 @@ def all_settings(draw) -> dict[str, Any]:
         "seed": draw(st.integers(0, 3)),
         "feature_average": draw(st.sampled_from([0.0, 0.0, 0.05, 1.0])),
         "keep_observations": draw(st.booleans()),
+        "reversible": draw(st.sampled_from([None, None, 1.2, 3.0])),
     }
 
 
@@ -172,6 +173,7 @@ class State:
         edges: (distance, walked) of each edge.
         known: counters of the edges that were tried.
         tries: how many tries there have been.
+        reversible: what an edge weighs backwards, as a share of its weight.
     """
 
     nodes: list[int] = dataclasses.field(default_factory=list)
@@ -180,13 +182,30 @@ class State:
     edges: dict[Pair, tuple[float, bool]] = dataclasses.field(default_factory=dict)
     known: dict[Pair, Known] = dataclasses.field(default_factory=dict)
     tries: int = 0
+    reversible: float | None = None
 
     def copy(self) -> State:
-        return State(*map(copy.copy, (self.nodes, self.rows, self.assignment, self.edges, self.known, self.tries)))
+        held = self.nodes, self.rows, self.assignment, self.edges, self.known, self.tries, self.reversible
+        return State(*map(copy.copy, held))
+
+    def forward(self, pair: Pair) -> float:
+        """The weight of an edge by itself; infinite where it is only there for the other way."""
+        distance, walked = self.edges[pair]
+        return min(distance, 1.0) if walked else distance
 
     def weighted(self) -> list[tuple[int, int, float]]:
         """All edges with their weights, by source, then target."""
-        return sorted((u, v, min(d, 1.0) if walked else d) for (u, v), (d, walked) in self.edges.items())
+        weights = {pair: self.forward(pair) for pair in self.edges}
+        if self.reversible is not None:
+            factor = np.float32(self.reversible)
+            weights = {(u, v): min(w, float(factor * np.float32(weights[v, u]))) for (u, v), w in weights.items()}
+        return sorted((u, v, weight) for (u, v), weight in weights.items())
+
+    def add_ways_back(self) -> None:
+        """Edges the other way, where there are none."""
+        if self.reversible is not None:
+            for u, v in list(self.edges):
+                self.edges.setdefault((v, u), (math.inf, False))
 
     def is_removed(self, pair: Pair) -> bool:
         return pair in self.known and self.known[pair].removed_at is not None
@@ -196,10 +215,12 @@ class State:
         return {pair: weight for pair, weight in self.filtered(k).items() if not self.is_removed(pair)}
 
     def filtered(self, k: int | None) -> dict[Pair, float]:
-        """Weights of the k nearest successors and of the spares."""
-        spares = {pair for pair, known in self.known.items() if known.spare}
-        kept = {(u, v): weight for u, v, weight in k_nearest(self.weighted(), k)}
-        return kept | {(u, v): weight for u, v, weight in self.weighted() if (u, v) in spares}
+        """Weights of the k nearest successors, of the ways back from them, and of the spares."""
+        own = sorted((u, v, weight) for u, v in self.edges if (weight := self.forward((u, v))) < math.inf)
+        kept = {(u, v) for u, v, _ in k_nearest(own, k)}
+        kept |= {(v, u) for u, v in kept if self.reversible is not None}
+        kept |= {pair for pair, known in self.known.items() if known.spare}
+        return {(u, v): weight for u, v, weight in self.weighted() if (u, v) in kept}
 
 
 class Model:
@@ -210,7 +231,7 @@ class Model:
         names = ("criterion", "tau_a", "max_dist", "scope", "feature_average")
         tau_p = math.inf if options["tau_p"] is None else options["tau_p"]
         self.graph = SparseGraph(world.matrix, world.phi, tau_p=tau_p, **{name: options[name] for name in names})
-        self.state = State()
+        self.state = State(reversible=options["reversible"])
         self.tail: Pair | None = None  # episode and node of the last observation
         self.attributes: dict[str, np.ndarray] = {}
         self.events: list[tuple[Pair, str, int]] = []
@@ -242,8 +263,10 @@ class Model:
             state.assignment.append(node)
         for u, v, weight in self.graph.edges():
             state.edges.setdefault((u, v), (weight, False))
+        state.add_ways_back()
         self.add_attributes(first, places, given)
         walked = self.join_in_time(state.assignment[len(state.assignment) - len(rows) :], episodes, old)
+        state.add_ways_back()
         for pair in walked:
             self.happens(pair, "walked", -1)
 
@@ -415,7 +438,9 @@ def agree(memory: Memory, model: Model, state: State | None = None) -> None:
     assert edge_list(memory.removed()) == [edge for edge in edges if state.is_removed(edge[:2])]
     assert {(u, v): w for u, v, w in edge_list(memory.edges())} == state.standing(model.k)
     tried = {pair: Known(**evidence.asdict()) for pair, evidence in memory.tried().items()}
-    assert tried == state.known and memory.records == state.tries
+    assert tried == {pair: known for pair, known in state.known.items() if known.successes + known.failures}
+    assert all(Known(**memory.evidence(*pair).asdict()) == known for pair, known in state.known.items())
+    assert memory.records == state.tries
     assert memory.settings.k == model.k
     assert set(memory.attributes) == set(model.attributes)
     for name, expected in model.attributes.items():
@@ -1067,7 +1092,8 @@ class MemoryMachine(RuleBasedStateMachine):
         state = self.model.state
         assert again.nodes.tolist() == state.nodes and again.assignment.tolist() == state.assignment
         assert edge_list(again.edges(filtered=False)) == state.weighted()
-        assert edge_list(again.edges()) == k_nearest(state.weighted(), self.model.k)
+        filtered = dataclasses.replace(state, known={}).filtered(self.model.k)
+        assert edge_list(again.edges()) == [(u, v, weight) for (u, v), weight in filtered.items()]
         assert again.features.tobytes() == self.memory.features.tobytes()
         if state.nodes:
             found = self.memory.certificate(self.world.show([row for rows, _ in self.model.batches for row in rows]))
