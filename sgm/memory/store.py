@@ -658,11 +658,7 @@ def _edge_rows(graph: Graph, edges: Ints) -> NDArray[Any]:
 
 def _write_log(connection: sqlite3.Connection, log: EventLog, mark: Mark) -> int:
     events, growth = log.since(mark)
-    if not events:
-        return 0
     connection.executemany(_EVENTS, events)
-    if not len(growth):
-        return events_crc(events)
     connection.executemany(_GROWTH, growth.tolist())
     return events_crc(events) + rows_crc(growth)
 

@@ -205,3 +205,17 @@ def test_a_record_that_fails_leaves_no_event_behind():
     assert facts(memory) == before and not len(memory.events().sequence)
     memory.record(u, v, True)
     assert len(memory.events().sequence) == 1
+
+
+def test_a_saved_memory_whose_events_are_all_folded_still_knows_how_large_it_was(tmp_path, monkeypatch):
+    monkeypatch.setattr(event_log, "_CHUNK", 1)
+    table = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], np.float32)
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), tau_a=0.5, tau_p=None, keep_events=0)
+    memory.extend([0, 1])
+    memory.record(0, 1, True)
+    memory.extend([2])
+    memory.restore()
+    assert not len(memory.events().sequence) and len(memory.assignment) == 3
+    memory.save(tmp_path / "m.sgm")
+    again = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", memory.distance)
+    assert len(memory.at(1).assignment) == len(again.at(1).assignment) == 2
