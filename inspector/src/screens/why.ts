@@ -1,0 +1,52 @@
+// Why: why not the shorter way.
+import type { App } from "../app";
+import { h, table } from "../dom";
+import { edgeLink, heading, stateTag } from "../parts";
+import { number, plural, steps, tries } from "../text";
+import type { Way, WhyFacts } from "../types";
+import { chooser } from "./plan";
+
+const CAUSES: Record<string, string> = {
+  removed: "✕ removed", failed: "▼ failed", untried: "○ not tried", guarded: "◆ guarded", weight: "= weight",
+};
+
+function bothScales(why: WhyFacts): HTMLElement {
+  const row = (name: string, way: Way | null) =>
+    way ? [name, number(way.weight), number(way.price), plural(way.nodes.length - 1, "leg")] : [name, "no way", "no way", ""];
+  return table("Both ways on both scales, in steps", ["way", "by weight", "by price", "legs"], [
+    row("━ chosen by price", why.chosen),
+    row("┅ shortest by weight", why.shortest),
+  ], [1, 2]);
+}
+
+function causes(app: App, why: WhyFacts): Node[] {
+  if (why.same || !why.causes.length) return [];
+  const rows = why.causes.map(({ kind, edge, steps: share, text }) => [
+    h("span", { class: `tag cause-${kind}` }, CAUSES[kind] ?? kind),
+    edge ? edgeLink(app, edge.source, edge.target) : "",
+    number(share),
+    h("span", {}, text, edge ? h("small", {}, ` ${tries(edge)} `) : null, edge ? stateTag(edge.state) : null),
+  ]);
+  rows.push([h("strong", {}, "difference"), "", h("strong", { id: "difference" }, number(why.difference)), ""]);
+  return [h("h3", {}, "Causes"), table("Steps each cause adds", ["cause", "edge", "steps", "what happened"], rows, [2])];
+}
+
+export async function whyScreen(app: App): Promise<Node[]> {
+  const { from, to } = app.place;
+  const head = [heading("Why", "Why not the shorter way?"), chooser(app)];
+  if (from === null || to === null) return head;
+  const why = await app.ask<WhyFacts>(`/api/why?from=${from}&to=${to}`);
+  const shortest = why.shortest?.nodes ?? [];
+  if (!why.same && shortest.length > 1) {
+    app.mark([{ kind: "path", points: shortest.map((i) => app.view.place(i)), colour: "other", width: 5, dash: [10, 8], arrows: true, label: "shortest by weight" }]);
+  }
+  app.reveal(...(why.chosen?.nodes ?? []), ...shortest);
+  const difference = why.difference === null ? null : h("p", { class: "big" }, why.same ? "The same way" : `${steps(why.difference)} `, why.same ? null : h("small", {}, "difference"));
+  return [
+    ...head,
+    ...(difference ? [difference] : []),
+    h("p", { id: "because" }, why.error ?? why.text),
+    bothScales(why),
+    ...causes(app, why),
+  ];
+}
