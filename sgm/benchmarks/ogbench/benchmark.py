@@ -14,9 +14,12 @@ from sgm.benchmarks.checks import TEXT
 from sgm.benchmarks.engine import rollout
 from sgm.benchmarks.results import StateFile, write_json
 from sgm.benchmarks.seeds import Purpose
+from sgm.benchmarks.shown import Shown
 from sgm.data import Experience
-from sgm.navigation import PolicyAgent, agents
+from sgm.navigation import PolicyAgent, View, agents
 from sgm.navigation.arrive import WithinSteps
+from sgm.navigation.beside import Floor
+from sgm.navigation.record import seen_by
 
 from . import rivals
 from .learn import Euclid, learn
@@ -188,6 +191,23 @@ def record_episode(piece: Piece, method: str, path: Path, row: Row) -> None:
     write_json(kept, trace.asdict())
 
 
+def floor(piece: Piece) -> Floor | None:
+    """The walls of a point maze."""
+    return Floor(piece.env.maze.lines) if is_point_maze(piece.numbers["dataset"]) else None
+
+
+def view(piece: Piece, env: Any) -> View:
+    """Where robots are."""
+    if is_point_maze(piece.numbers["dataset"]):
+        return View(lambda _: env.places, lambda _: env.goals)
+    return seen_by(None)
+
+
+def stream(piece: Piece, method: str) -> Any:
+    """What a memory was built from; only two methods merge anything."""
+    return piece.rollouts[piece.buffer] if method in ("sgm", "euclid") else None
+
+
 def cleanup_env(piece: Piece) -> Any:
     """Robots that begin where the dataset has been, and have no goals but those of cleanup."""
     starts = np.asarray(piece.rollouts.observations[piece.buffer], np.float64)
@@ -227,6 +247,7 @@ BENCHMARK = Benchmark(
     agent=make_agent,
     facts=facts,
     record=record_episode,
+    shown=Shown(floor=floor, view=view, stream=stream),
     report=report,
     console=console,
     fields={"dataset": TEXT, "source": TEXT},

@@ -15,8 +15,11 @@ from sgm.benchmarks.base import Benchmark, Method, Piece, Row
 from sgm.benchmarks.checks import NUMBER
 from sgm.benchmarks.results import read_arrays, read_choice, read_quality, write_arrays, write_json
 from sgm.benchmarks.seeds import Purpose
+from sgm.benchmarks.shown import Shown
+from sgm.envs import outlines
 from sgm.envs.safety.layouts import generate
-from sgm.navigation import agents
+from sgm.navigation import View, agents
+from sgm.navigation.beside import Floor
 
 from . import figure_data
 from .ground_truth import facts
@@ -137,6 +140,30 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
     return {"quality": quality, "thresholds": choices}
 
 
+def places(_piece: Piece, memory: sgm.SparseGraphicalMemory) -> dict[str, NDArray[Any]]:
+    """Where the images of nodes were taken, m, and in which direction, radians."""
+    poses = memory.attributes["pose"]
+    return {"position": poses[:, :2], "heading": poses[:, 2]}
+
+
+def floor(piece: Piece) -> Floor:
+    """Walls and pillars."""
+    lines = [outlines.boxes(piece.world.walls), outlines.discs(piece.world.pillars)]
+    return Floor(np.concatenate(lines), unit="m")
+
+
+def view(_piece: Piece, env: Any) -> View:
+    """Where robots are and what they see, which is drawn when it is asked for."""
+    return View(lambda _: env.poses, lambda _: env.goal, lambda _, rows: env.look(rows))
+
+
+SHOWN = Shown(
+    attributes=places,
+    images=lambda piece, memory: piece.buffer["frames"][memory.attributes["frame"]],
+    floor=floor,
+    view=view,
+    stream=lambda piece, _: piece.buffer["frames"],
+)
 BENCHMARK = Benchmark(
     name="safety",
     label="SafetyGym",
@@ -168,6 +195,7 @@ BENCHMARK = Benchmark(
     agent_settings={**BUILD, **AGENT, "agents": BY_NAME, "cleanup_episode": CLEANUP_EPISODE},
     facts=facts,
     summary=summary,
+    shown=SHOWN,
     figure_data=figure_data.write,
     has_figure_data=lambda piece: figure_data.is_written(piece.folder),
     report=report,
