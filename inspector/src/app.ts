@@ -39,7 +39,7 @@ export class App {
     this.shownAt = null;
     this.view.timings.payload = bytes;
     this.view.setGraph(graph);
-    if (first) this.view.camera.fit(this.view.world());
+    if (first) this.view.fitNow();
     if (first && summary.floor) await this.loadFloor();
     this.headline();
     this.view.drawNow();
@@ -48,7 +48,7 @@ export class App {
   private async loadFloor(): Promise<void> {
     try {
       this.view.setFloor((await get<{ lines: number[][] }>("/api/floor")).lines);
-      this.view.camera.fit(this.view.world());
+      this.view.fitNow();
     } catch (fault) {
       this.say((fault as Error).message, "fault");
     }

@@ -1,6 +1,6 @@
 // What the colours, shapes and dashes of the map mean.
 import { h, s } from "./dom";
-import { CIRCLE, DIAMOND, GUARDED_STROKE, range, REMOVED_STROKE, SQUARE, type Stroke, strokes, TRIANGLE } from "./map/paint";
+import { CIRCLE, componentShape, DIAMOND, GUARDED_STROKE, range, REMOVED_STROKE, SQUARE, type Stroke, strokes, TRIANGLE } from "./map/paint";
 import { css, type Palette, type Rgb } from "./map/palette";
 import { DASHES } from "./map/plain";
 import type { ColourMode } from "./place";
@@ -38,10 +38,9 @@ const line = (sample: SVGElement, text: string) => h("li", {}, sample, text);
 function componentLines(graph: Graph, palette: Palette): HTMLElement[] {
   const sizes = new Map<number, number>();
   for (const part of graph.component) if (part !== NOT_THERE) sizes.set(part, (sizes.get(part) ?? 0) + 1);
-  const largest = [...sizes].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 5);
+  const largest = [...sizes].sort((a, b) => b[1] - a[1] || a[0] - b[0]).slice(0, 4);
   const lines = largest.map(([part, size]) => {
-    const shape = part ? 1 + ((part - 1) % 3) : CIRCLE;
-    return line(shapeSample(shape, palette.components[part % palette.components.length]!), `${part}: ${plural(size, "node")}`);
+    return line(shapeSample(componentShape(part), palette.components[part % palette.components.length]!), `${part}: ${plural(size, "node")}`);
   });
   const rest = sizes.size - largest.length;
   return rest > 0 ? [...lines, h("li", { class: "quiet" }, `and ${plural(rest, "smaller component")}`)] : lines;
@@ -51,14 +50,14 @@ function rampLine(values: Uint32Array, palette: Palette, low: string, high: stri
   const { low: least, high: most } = range(values);
   const steps = palette.ramp.map((colour, i) => s("rect", { x: 14 * i, y: 0, width: 14, height: 10, fill: css(colour) }));
   const bar = s("svg", { class: "ramp", viewBox: `0 0 ${14 * steps.length} 10`, "aria-hidden": "true" }, ...steps);
-  return h("li", { class: "rampline" }, bar, h("span", {}, `${whole(least)} ${low}`), h("span", {}, `${whole(most)} ${high}`));
+  return h("li", {}, `${whole(least)} ${low}`, bar, `${whole(most)} ${high}`);
 }
 
 function modeLines(graph: Graph, mode: ColourMode, palette: Palette): HTMLElement[] {
   if (mode === "evidence") return strokes(palette).map((stroke) => line(lineSample(stroke), stroke.name));
   if (mode === "component") return componentLines(graph, palette);
-  if (mode === "age") return [rampLine(graph.age, palette, "oldest observation", "newest")];
-  return [rampLine(graph.visits, palette, "observations merged, small", "large")];
+  if (mode === "age") return [rampLine(graph.age, palette, "(oldest observation)", "(newest)")];
+  return [rampLine(graph.visits, palette, "observations (small)", "(large)")];
 }
 
 export function legend(graph: Graph, mode: ColourMode, palette: Palette, removed: boolean): HTMLElement {

@@ -20,7 +20,7 @@ function listenToTools(app: App): void {
   need("fit").addEventListener("click", () => app.view.fit());
   need("keys").addEventListener("click", openHelp);
   need("png").addEventListener("click", async () => {
-    const picture = await app.view.png();
+    const picture = await app.view.png(app.summary.layout.text);
     if (picture) save(picture, "sgm-view.png");
   });
   need("svg").addEventListener("click", () => {
@@ -37,7 +37,6 @@ function listenToLook(app: App): void {
     const box = need<HTMLInputElement>(name);
     box.addEventListener("change", () => app.go({ [name]: box.checked }, { replace: true }));
   }
-  if (matchMedia("(max-width: 760px)").matches) need<HTMLDetailsElement>("look").open = false;
 }
 
 /** Pointer on the map; returns a function that names the node under it, or −1. */

@@ -31,7 +31,7 @@ export class Camera {
   }
 
   /** Shows all of `box`, `margin` pixels from the border. */
-  fit(box: Box, margin = 40): void {
+  fit(box: Box, margin = 44): void {
     const across = Math.max(box.x1 - box.x0, 1e-6);
     const up = Math.max(box.y1 - box.y0, 1e-6);
     const room = Math.min(margin, this.width / 6, this.height / 6);

@@ -5,6 +5,8 @@ import { HEAD_FROM, nodeZoom, type Renderer, type Scene, typicalLength, visibleE
 import { FLOOR, LINES, NODES, SHAFTS } from "./shaders";
 
 const ROW = 1024; // texels a row
+export const WALL = 2; // pixels
+const CORNERS = [[0, -1], [0, 1], [1, -1], [1, -1], [0, 1], [1, 1]]; // of a wall: along, aside
 const SOFTWARE = /llvmpipe|swiftshader|softpipe|software|basic render/i;
 
 class Program {
@@ -90,7 +92,9 @@ export class GlRenderer implements Renderer {
     gl.bindVertexArray(this.floorArray);
     gl.bindBuffer(gl.ARRAY_BUFFER, floor!);
     gl.enableVertexAttribArray(0);
-    gl.vertexAttribPointer(0, 2, gl.FLOAT, false, 0, 0);
+    gl.vertexAttribPointer(0, 4, gl.FLOAT, false, 24, 0);
+    gl.enableVertexAttribArray(1);
+    gl.vertexAttribPointer(1, 2, gl.FLOAT, false, 24, 16);
     gl.bindVertexArray(this.edgeArray);
     gl.bindBuffer(gl.ELEMENT_ARRAY_BUFFER, this.indices);
     gl.bindVertexArray(null);
@@ -118,7 +122,7 @@ export class GlRenderer implements Renderer {
     this.scene = scene;
     this.texture(1, scene.paint.edges);
     this.texture(2, scene.paint.strokes);
-    for (const [i, bytes] of [[1, scene.paint.nodes], [2, scene.paint.shapes], [3, scene.floor]] as const) {
+    for (const [i, bytes] of [[1, scene.paint.nodes], [2, scene.paint.shapes], [3, walls(scene.floor)]] as const) {
       gl.bindBuffer(gl.ARRAY_BUFFER, this.buffers[i]!);
       gl.bufferData(gl.ARRAY_BUFFER, bytes, gl.DYNAMIC_DRAW);
     }
@@ -156,7 +160,8 @@ export class GlRenderer implements Renderer {
     this.use(this.floor, camera, ratio);
     this.gl.uniform3f(this.floor.at("rim"), ...unit(palette.floor));
     this.gl.bindVertexArray(this.floorArray);
-    this.gl.drawArrays(this.gl.LINES, 0, this.scene.floor.length / 2);
+    this.gl.uniform1f(this.floor.at("wide"), WALL);
+    this.gl.drawArrays(this.gl.TRIANGLES, 0, (this.scene.floor.length / 4) * CORNERS.length);
   }
 
   private drawEdges(camera: Camera, ratio: number): void {
@@ -198,6 +203,20 @@ export class GlRenderer implements Renderer {
 
 function unit([r, g, b]: Rgb): [number, number, number] {
   return [r / 255, g / 255, b / 255];
+}
+
+/** Six vertices a line: its ends and the vertex's corner. */
+function walls(lines: Float32Array): Float32Array {
+  const out = new Float32Array((lines.length / 4) * CORNERS.length * 6);
+  let k = 0;
+  for (let i = 0; i < lines.length; i += 4) {
+    for (const corner of CORNERS) {
+      out.set(lines.subarray(i, i + 4), k);
+      out.set(corner, k + 4);
+      k += 6;
+    }
+  }
+  return out;
 }
 
 function pad(values: Float32Array | Uint8Array, length: number): Float32Array | Uint8Array {

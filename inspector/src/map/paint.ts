@@ -65,17 +65,13 @@ export function blank(graph: Graph): Paint {
   };
 }
 
-function put(colours: Uint8Array, i: number, [r, g, b]: Rgb, alpha: number): void {
-  colours[4 * i] = r;
-  colours[4 * i + 1] = g;
-  colours[4 * i + 2] = b;
-  colours[4 * i + 3] = Math.round(alpha * 255);
+/** Four bytes as the number that a Uint32Array over them holds. */
+function pack(a: number, b: number, c = 0, d = 0): number {
+  return (a | (b << 8) | (c << 16) | (d << 24)) >>> 0;
 }
 
-function style(styles: Uint8Array, i: number, first: number, second: number): void {
-  styles[4 * i] = first;
-  styles[4 * i + 1] = second;
-}
+const ink = ([r, g, b]: Rgb, alpha: number) => pack(r, g, b, Math.round(alpha * 255));
+const words = (bytes: Uint8Array) => new Uint32Array(bytes.buffer);
 
 /** 0 to 1 for each value; on a logarithmic scale for visits, whose few large values would hide the rest. */
 export function relative(values: Uint32Array, logarithmic: boolean): (i: number) => number {
@@ -96,62 +92,61 @@ export function range(values: Uint32Array): { low: number; high: number } {
   return low > high ? { low: 0, high: 0 } : { low, high };
 }
 
-const BASE_RADIUS = 3.25;
+const RADIUS: Record<ColourMode, number> = { component: 3.25, evidence: 2.25, age: 3.25, visits: 2.25 };
+const GROWTH = 4; // pixels that the most visited node's radius is larger
+
+/** The shape of a component's nodes: the largest has circles, the others take turns. */
+export function componentShape(part: number): number {
+  return part ? 1 + ((part - 1) % 3) : CIRCLE;
+}
 
 /** Colour, shape and radius of every node. */
 function paintNodes(graph: Graph, mode: ColourMode, palette: Palette, paint: Paint): void {
+  const [colours, shapes] = [words(paint.nodes), words(paint.shapes)];
+  const ramp = Array.from({ length: 256 }, (_, i) => ink(along(palette.ramp, i / 255), 1));
+  const parts = palette.components.map((colour) => ink(colour, 1));
   const share = relative(mode === "visits" ? graph.visits : graph.age, mode === "visits");
-  const table = Array.from({ length: 256 }, (_, i) => along(palette.ramp, i / 255));
+  const dark = ink(palette.ink, 1);
   for (let i = 0; i < graph.component.length; i++) {
     const part = graph.component[i]!;
-    if (part === NOT_THERE) {
-      put(paint.nodes, i, palette.edge, 0);
-      continue;
-    }
-    const t = share(i);
-    const ramp = mode === "age" || mode === "visits";
-    const colour = ramp
-      ? table[Math.round(t * 255)]!
-      : mode === "component" ? palette.components[part % palette.components.length]! : palette.ink;
-    put(paint.nodes, i, colour, 1);
-    const shape = mode === "component" ? Math.min(part, 1) * (1 + ((part - 1) % 3)) : CIRCLE;
-    const radius = mode === "visits" ? 2.25 + 4 * t : mode === "evidence" ? 2.25 : BASE_RADIUS;
-    style(paint.shapes, i, shape, Math.round(8 * radius));
+    if (part === NOT_THERE) colours[i] = 0;
+    else if (mode === "component") colours[i] = parts[part % parts.length]!;
+    else colours[i] = mode === "evidence" ? dark : ramp[Math.round(255 * share(i))]!;
+    const radius = RADIUS[mode] + (mode === "visits" ? GROWTH * share(i) : 0);
+    shapes[i] = pack(mode === "component" ? componentShape(part) : CIRCLE, Math.round(8 * radius));
   }
 }
 
-/** The stroke of an edge that stands and is not guarded. */
-function standing(graph: Graph, mode: ColourMode, palette: Palette): (i: number, put: Put) => void {
-  const classes = strokes(palette);
+/** The strokes edges may have, and which of them an edge that stands has. */
+function choices(graph: Graph, mode: ColourMode, palette: Palette): { looks: Stroke[]; choose: (i: number) => number } {
   if (mode === "evidence") {
-    return (i, put) => put(classes[evidence(graph.successes[i]!, graph.failures[i]!)]!);
+    return { looks: strokes(palette), choose: (i) => evidence(graph.successes[i]!, graph.failures[i]!) };
   }
   const plain: Stroke = { name: "", colour: palette.edge, width: 1, dash: SOLID, alpha: 0.6 };
-  if (mode !== "component") return (_, put) => put(plain);
+  if (mode !== "component") return { looks: [plain], choose: () => 0 };
   const parts = palette.components.map((colour) => ({ ...plain, colour, alpha: 0.5 }));
-  return (i, put) => {
+  const choose = (i: number) => {
     const part = graph.component[graph.source[i]!]!;
-    put(part === graph.component[graph.target[i]!] ? parts[part % parts.length]! : plain);
+    return part === graph.component[graph.target[i]!] ? 1 + (part % parts.length) : 0;
   };
+  return { looks: [plain, ...parts], choose };
 }
 
-type Put = (stroke: Stroke) => void;
-
 function paintEdges(graph: Graph, mode: ColourMode, palette: Palette, removed: boolean, paint: Paint): void {
-  const gone = REMOVED_STROKE(palette);
-  const kept = GUARDED_STROKE(palette);
-  const normal = standing(graph, mode, palette);
-  let i = 0;
-  const draw = (stroke: Stroke) => {
-    put(paint.edges, i, stroke.colour, stroke.alpha);
-    style(paint.strokes, i, Math.round(8 * stroke.width), stroke.dash);
-  };
-  for (; i < graph.source.length; i++) {
+  const { looks, choose } = choices(graph, mode, palette);
+  const all = [...looks, GUARDED_STROKE(palette), REMOVED_STROKE(palette)];
+  const inks = all.map(({ colour, alpha }) => ink(colour, alpha));
+  const styles = all.map(({ width, dash }) => pack(Math.round(8 * width), dash));
+  const [colours, lines] = [words(paint.edges), words(paint.strokes)];
+  for (let i = 0; i < graph.source.length; i++) {
     const state = graph.state[i]!;
-    if (state === ABSENT || (state === REMOVED && !removed)) put(paint.edges, i, palette.edge, 0);
-    else if (state === REMOVED) draw(gone);
-    else if (state === GUARDED) draw(kept);
-    else normal(i, draw);
+    if (state === ABSENT || (state === REMOVED && !removed)) {
+      colours[i] = 0;
+      continue;
+    }
+    const look = state === REMOVED ? all.length - 1 : state === GUARDED ? all.length - 2 : choose(i);
+    colours[i] = inks[look]!;
+    lines[i] = styles[look]!;
   }
 }
 

@@ -37,7 +37,7 @@ export class PlainRenderer implements Renderer {
   private drawFloor(camera: Camera, palette: Palette): void {
     const { pen, scene } = this;
     pen.strokeStyle = css(palette.floor);
-    pen.lineWidth = 1;
+    pen.lineWidth = 2;
     pen.setLineDash([]);
     pen.beginPath();
     for (let i = 0; i < scene.floor.length; i += 4) {

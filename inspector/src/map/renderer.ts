@@ -57,7 +57,7 @@ export function typicalLength({ position, source, target }: Graph): number {
 
 /** By how much nodes are larger than their radius at this zoom, so that they neither drown nor vanish. */
 export function nodeZoom(camera: Camera, length: number): number {
-  return Math.min(Math.max(Math.sqrt((camera.scale * length) / 18), 0.55), 2.6);
+  return Math.min(Math.max(Math.sqrt((camera.scale * length) / 18), 0.42), 2.6);
 }
 
 /** From this length on the canvas, edges have arrow heads. */

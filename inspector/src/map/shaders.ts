@@ -138,11 +138,18 @@ void main() {
 }`,
 ] as const;
 
-/** Lines of the floor plan. */
+/** Lines of the floor plan, as quads of a constant width. */
 export const FLOOR = [
   `${COMMON}
-layout(location = 0) in vec2 position;
-void main() { gl_Position = clip(pixels(position)); }`,
+layout(location = 0) in vec4 ends;
+layout(location = 1) in vec2 corner;  // 0 or 1 along, -1 or 1 aside
+uniform float wide;
+void main() {
+  vec2 a = pixels(ends.xy);
+  vec2 b = pixels(ends.zw);
+  vec2 d = (b - a) / max(distance(a, b), 1e-3);
+  gl_Position = clip(mix(a, b, corner.x) + (vec2(-d.y, d.x) * corner.y + d * (2.0 * corner.x - 1.0)) * wide * 0.5);
+}`,
   `#version 300 es
 precision mediump float;
 uniform vec3 rim;

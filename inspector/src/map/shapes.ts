@@ -24,14 +24,20 @@ export interface Mark {
   label?: string;
 }
 
-export type Shape = Path | Mark;
+export interface Label {
+  kind: "label";
+  at: Point; // world coordinates
+  text: string;
+}
+
+export type Shape = Path | Mark | Label;
 
 /** Shapes as primitives on the canvas: lines with a casing, arrow heads, marks, texts. */
 interface Pen {
   line(points: Point[], colour: string, width: number, dash: number[]): void;
   polygon(points: Point[], fill: string, rim: string): void;
   circle(at: Point, radius: number, fill: string, line: string, width: number): void;
-  text(at: Point, text: string, fill: string, halo: string): void;
+  text(at: Point, text: string, fill: string, halo: string, small?: boolean): void;
 }
 
 const finite = ([x, y]: Point) => Number.isFinite(x) && Number.isFinite(y);
@@ -86,18 +92,33 @@ function drawMark(mark: Mark, camera: Camera, palette: Palette, pen: Pen): void 
   if (mark.label) pen.text([x, y - r - 7], mark.label, css(palette.ink), paper);
 }
 
+const ROOM = 26; // pixels around a label in which there is no other
+
+/** Draws labels where there is room, after what has labels of its own. */
+function drawLabels(shapes: Shape[], camera: Camera, palette: Palette, pen: Pen): void {
+  const taken = shapes.flatMap((shape) => (shape.kind === "mark" && shape.label ? [camera.toScreen(...shape.at)] : []));
+  for (const shape of shapes) {
+    if (shape.kind !== "label") continue;
+    const at = camera.toScreen(...shape.at);
+    if (taken.some(([x, y]) => Math.abs(x - at[0]) < ROOM && Math.abs(y - at[1]) < ROOM / 1.6)) continue;
+    taken.push(at);
+    pen.text([at[0], at[1] + 19], shape.text, css(palette.ink, 0.75), css(palette.paper), true);
+  }
+}
+
 function drawAll(shapes: Shape[], camera: Camera, palette: Palette, pen: Pen): void {
+  drawLabels(shapes, camera, palette, pen);
   for (const shape of shapes) if (shape.kind === "path") drawPath(shape, camera, palette, pen);
   for (const shape of shapes) if (shape.kind === "mark") drawMark(shape, camera, palette, pen);
 }
 
 const FONT = "600 13px system-ui, sans-serif";
+const SMALL_FONT = "11px system-ui, sans-serif";
 
 class CanvasPen implements Pen {
   constructor(private readonly on: CanvasRenderingContext2D) {
     on.lineCap = "round";
     on.lineJoin = "round";
-    on.font = FONT;
     on.textAlign = "center";
   }
 
@@ -127,7 +148,8 @@ class CanvasPen implements Pen {
     this.stroke(line, width);
   }
 
-  text(at: Point, text: string, fill: string, halo: string): void {
+  text(at: Point, text: string, fill: string, halo: string, small = false): void {
+    this.on.font = small ? SMALL_FONT : FONT;
     this.on.setLineDash([]);
     this.on.strokeStyle = halo;
     this.on.lineWidth = 4;
@@ -170,9 +192,10 @@ class SvgPen implements Pen {
     this.parts.push(`<circle cx="${round(x)}" cy="${round(y)}" r="${radius}" fill="${fill}" stroke="${line}" stroke-width="${width}"/>`);
   }
 
-  text([x, y]: Point, text: string, fill: string, halo: string): void {
+  text([x, y]: Point, text: string, fill: string, halo: string, small = false): void {
+    const font = small ? `font-size="11"` : `font-size="13" font-weight="600"`;
     this.parts.push(
-      `<text x="${round(x)}" y="${round(y)}" text-anchor="middle" font-family="sans-serif" font-size="13" font-weight="600" fill="${fill}" stroke="${halo}" stroke-width="4" paint-order="stroke">${escape(text)}</text>`,
+      `<text x="${round(x)}" y="${round(y)}" text-anchor="middle" font-family="sans-serif" ${font} fill="${fill}" stroke="${halo}" stroke-width="4" paint-order="stroke">${escape(text)}</text>`,
     );
   }
 }
@@ -187,7 +210,7 @@ export function writeSvg(title: string, shapes: Shape[], floor: Float32Array, ca
   const wall = (colour: Rgb) => {
     for (let i = 0; i < floor.length; i += 4) {
       const ends: Point[] = [camera.toScreen(floor[i]!, floor[i + 1]!), camera.toScreen(floor[i + 2]!, floor[i + 3]!)];
-      pen.line(ends, css(colour), 1, []);
+      pen.line(ends, css(colour), 2, []);
     }
   };
   wall(palette.floor);

@@ -39,6 +39,7 @@ export class MapView {
   private pending = 0;
   private sliding = 0;
   private ratio = 1;
+  private moved = false; // the camera no longer shows everything
   private length = 1;
   private readonly above: CanvasRenderingContext2D;
 
@@ -136,9 +137,8 @@ export class MapView {
       canvas.width = Math.max(1, Math.round(width * this.ratio));
       canvas.height = Math.max(1, Math.round(height * this.ratio));
     }
-    const first = this.camera.width <= 1;
     [this.camera.width, this.camera.height] = [Math.max(width, 1), Math.max(height, 1)];
-    if (first && this.graph) this.camera.fit(this.world());
+    if (!this.moved && this.graph) this.camera.fit(this.world());
     if (this.graph) this.drawNow();
   }
 
@@ -171,14 +171,14 @@ export class MapView {
 
   /** Node numbers, where edges are long enough for them. */
   private nodeLabels(): Shape[] {
-    if (this.length * this.camera.scale < 60) return [];
+    if (this.length * this.camera.scale < 64) return [];
     const { x0, y0, x1, y1 } = this.camera.box();
     const { position } = this.graph;
     const labels: Shape[] = [];
     for (let i = 0; i < position.length / 2 && labels.length < 150; i++) {
       const [x, y] = [position[2 * i]!, position[2 * i + 1]!];
       if (!(x > x0 && x < x1 && y > y0 && y < y1) || this.paint.nodes[4 * i + 3] === 0) continue;
-      labels.push({ kind: "mark", at: [x, y], form: "disc", colour: "ink", radius: 1, label: String(i) });
+      labels.push({ kind: "label", at: [x, y], text: String(i) });
     }
     return labels;
   }
@@ -198,6 +198,15 @@ export class MapView {
     const to = this.copy();
     to.fit(this.world());
     this.slide(to);
+    this.moved = false;
+  }
+
+  /** Shows everything at once. */
+  fitNow(): void {
+    this.hold();
+    this.camera.fit(this.world());
+    this.moved = false;
+    this.request();
   }
 
   /** Moves the camera so that these points are well inside; stays if they are and are far enough apart to be seen. */
@@ -222,7 +231,7 @@ export class MapView {
 
   /** Moves to another camera: at once where motion is unwanted, else in a fifth of a second. */
   private slide(to: Camera): void {
-    cancelAnimationFrame(this.sliding);
+    this.hold();
     if (MOTION.matches || document.hidden) {
       Object.assign(this.camera, to);
       return this.request();
@@ -245,16 +254,19 @@ export class MapView {
   /** Stops a slide: the reader moves the map now. */
   hold(): void {
     cancelAnimationFrame(this.sliding);
+    this.moved = true;
   }
 
-  /** The view as a PNG file. */
-  png(): Promise<Blob | null> {
+  /** The view as a PNG file, with `note` at its upper border. */
+  png(note: string): Promise<Blob | null> {
     this.drawNow();
     const sheet = document.createElement("canvas");
     [sheet.width, sheet.height] = [this.canvas.width, this.canvas.height];
     const pen = sheet.getContext("2d")!;
     pen.drawImage(this.canvas, 0, 0);
     pen.drawImage(this.top, 0, 0);
+    const above: Shape = { kind: "label", at: this.camera.toWorld(this.camera.width / 2, 0), text: note };
+    if (note) drawShapes(pen, [above], this.camera, this.palette, this.ratio);
     return new Promise((done) => sheet.toBlob(done, "image/png"));
   }
 

@@ -29,7 +29,10 @@ export async function planScreen(app: App): Promise<Node[]> {
   if (plan.error) return [...head, h("p", { class: "notice" }, plan.error), link(app, { screen: "why" }, "Why?")];
   app.reveal(...plan.nodes);
   const rows = plan.legs.map((leg) => [
-    edgeLink(app, leg.source, leg.target), number(leg.price), number(leg.weight), tries(leg), beliefBar(leg.belief), stateTag(leg.state),
+    edgeLink(app, leg.source, leg.target),
+    number(leg.price),
+    number(leg.weight),
+    h("span", {}, tries(leg), leg.state ? stateTag(leg.state) : null, beliefBar(leg.belief)),
   ]);
   return [
     ...head,
@@ -38,7 +41,7 @@ export async function planScreen(app: App): Promise<Node[]> {
     h("h3", {}, "What it expects to see"),
     strip(app, plan.nodes, plan.images, plan.legs),
     h("h3", {}, "Evidence"),
-    table("Legs in order", ["leg", "price", "weight", "tries", "belief", "state"], rows, [1, 2]),
+    table("Legs in order", ["leg", "price", "weight", "tries and belief"], rows, [1, 2]),
     facts([["waypoints", h("span", { id: "waypoints" }, plan.nodes.join(" → "))]]),
   ];
 }

@@ -1,6 +1,7 @@
 // Why: why not the shorter way.
 import type { App } from "../app";
 import { h, table } from "../dom";
+import type { Path, Shape } from "../map/shapes";
 import { edgeLink, heading, stateTag } from "../parts";
 import { number, plural, steps, tries } from "../text";
 import type { Way, WhyFacts } from "../types";
@@ -31,15 +32,24 @@ function causes(app: App, why: WhyFacts): Node[] {
   return [h("h3", {}, "Causes"), table("Steps each cause adds", ["cause", "edge", "steps", "what happened"], rows, [2])];
 }
 
+/** The shortest way, labelled on its first leg that the plan does not take. */
+function shapes(app: App, chosen: number[], shortest: number[]): Shape[] {
+  const place = (i: number) => app.view.place(i);
+  const look = { kind: "path", colour: "other", width: 5, dash: [10, 8], arrows: true } satisfies Omit<Path, "points">;
+  const legs = new Set(chosen.slice(1).map((node, i) => `${chosen[i]}-${node}`));
+  const own = shortest.findIndex((node, i) => i > 0 && !legs.has(`${shortest[i - 1]}-${node}`));
+  const whole: Shape = { ...look, points: shortest.map(place) };
+  if (own < 1) return [whole];
+  return [whole, { ...look, points: [place(shortest[own - 1]!), place(shortest[own]!)], label: "shortest by weight" }];
+}
+
 export async function whyScreen(app: App): Promise<Node[]> {
   const { from, to } = app.place;
   const head = [heading("Why", "Why not the shorter way?"), chooser(app)];
   if (from === null || to === null) return head;
   const why = await app.ask<WhyFacts>(`/api/why?from=${from}&to=${to}`);
   const shortest = why.shortest?.nodes ?? [];
-  if (!why.same && shortest.length > 1) {
-    app.mark([{ kind: "path", points: shortest.map((i) => app.view.place(i)), colour: "other", width: 5, dash: [10, 8], arrows: true, label: "shortest by weight" }]);
-  }
+  if (!why.same && shortest.length > 1) app.mark(shapes(app, why.chosen?.nodes ?? [], shortest));
   app.reveal(...(why.chosen?.nodes ?? []), ...shortest);
   const difference = why.difference === null ? null : h("p", { class: "big" }, why.same ? "The same way" : `${steps(why.difference)} `, why.same ? null : h("small", {}, "difference"));
   return [
