@@ -14,7 +14,15 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 
-def serve(path: Any, second: Any = None, *, port: int = 0, host: str = "127.0.0.1", write: bool = False) -> Server:
+def serve(
+    path: Any,
+    second: Any = None,
+    *,
+    port: int = 0,
+    host: str = "127.0.0.1",
+    write: bool = False,
+    embed: bool = False,
+) -> Server:
     """Start the page of a memory file, agent folder or run folder in a thread; its `url`, and `close()` to end it.
 
     Args:
@@ -23,7 +31,8 @@ def serve(path: Any, second: Any = None, *, port: int = 0, host: str = "127.0.0.
         port: where; 0: any that is free.
         host: the address to listen at. Others than 127.0.0.1 let other machines look.
         write: let the page remove and restore edges.
+        embed: let notebooks on this machine show the page in a frame; it only reads then.
     """
     from .server import start
 
-    return start(path, second, port=port, host=host, write=write)
+    return start(path, second, port=port, host=host, write=write, embed=embed)

@@ -12,6 +12,7 @@ from sgm.memory.policies import Belief, FirstFailure, ForeignPolicy, SecondFailu
 from sgm.memory.snapshot import event_range, node_values
 
 from . import suspects
+from .container import short
 from .view import COMPUTED, FILTERED, GUARDED, REMOVED, View, finite
 
 MOST_LISTED = 200  # observations of a node, events of an edge
@@ -94,14 +95,14 @@ def graph_arrays(view: View) -> dict[str, NDArray[Any]]:
     """Arrays over nodes and drawn edges, as the page takes them."""
     drawn, table = view.drawn, view.table
     return {
-        "position": view.places.xy[: len(view)].astype(np.float32),
+        "position": short(view.places.xy[: len(view)], 16),
         "component": view.parts.astype(np.uint32),
         "visits": view.visits.astype(np.uint32),
         "age": view.memory.nodes.astype(np.uint32),
         "source": table.source[drawn].astype(np.uint32),
         "target": table.target[drawn].astype(np.uint32),
-        "weight": table.weight[drawn].astype(np.float32),
-        "price": view.price[drawn].astype(np.float32),
+        "weight": short(table.weight[drawn]),
+        "price": short(view.price[drawn]),
         "successes": table.successes[drawn].astype(np.uint32),
         "failures": table.failures[drawn].astype(np.uint32),
         "state": view.state[drawn],

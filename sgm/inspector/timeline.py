@@ -11,8 +11,9 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from sgm.errors import InputError
-from sgm.memory.snapshot import EdgeTable, edge_table, event_range
+from sgm.memory.snapshot import EdgeTable, event_range, first_edge_table
 
+from .container import short
 from .view import ABSENT, GUARDED, View, prices, states
 
 Arrays = dict[str, NDArray[Any]]
@@ -45,17 +46,15 @@ def state_arrays(view: View, event: int) -> Arrays:
         "successes": then.successes[drawn].astype(np.uint32),
         "failures": then.failures[drawn].astype(np.uint32),
         "state": states(then)[drawn],
-        "price": prices(view.memory, then)[drawn].astype(np.float32),
+        "price": short(prices(view.memory, then)[drawn]),
         "component": parts(len(view), then).astype(np.uint32),
     }
 
 
 def _first(view: View) -> EdgeTable | None:
-    """The edges before the events kept; None if edges were added or re-weighted since, so that replaying is not enough."""
+    """The edges before the events kept; None if edges were added or re-weighted since: replaying is not enough then."""
     if "first" not in view.cache:
-        first = edge_table(view.memory.at(event_range(view.memory)[0]))
-        same = len(first.source) == len(view.table.source) and bool((first.weight == view.table.weight).all())
-        view.cache["first"] = first if same else None
+        view.cache["first"] = first_edge_table(view.memory)
     found: EdgeTable | None = view.cache["first"]
     return found
 
@@ -75,11 +74,10 @@ def _replayed(view: View, first: EdgeTable, event: int) -> EdgeTable:
     guarded[edge[kept]] = kind[kept] == "guarded"
     return dataclasses.replace(
         first,
-        successes=first.successes + np.bincount(edge[kind == "reached"], minlength=count),
-        failures=first.failures + np.bincount(edge[kind == "failed"], minlength=count),
+        successes=first.successes + np.bincount(edge[kind == "reached"], minlength=count).astype(np.int32),
+        failures=first.failures + np.bincount(edge[kind == "failed"], minlength=count).astype(np.int32),
         removed=removed,
         guarded=guarded,
-        streak=np.zeros(count, np.int64),
     )
 
 
@@ -97,7 +95,7 @@ def _looked_up(view: View, then: View) -> Arrays:
     for name, values, dtype in (
         ("successes", then.table.successes, np.uint32),
         ("failures", then.table.failures, np.uint32),
-        ("price", then.price, np.float32),
+        ("price", short(then.price), np.float32),
     ):
         arrays[name] = np.zeros(len(drawn), dtype)
         arrays[name][there] = values[place[there]]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ from .read import (
 )
 from .schema import SCHEMA, events_crc, rows_crc
 
+Counts = NDArray[np.int32]
+_MOST = 2**31 - 1
 
 @dataclasses.dataclass
 class Snapshot:
@@ -119,11 +121,11 @@ class EdgeTable:
         source: (E,) int64 node ids.
         target: (E,) int64 node ids.
         weight: (E,) float64 steps.
-        walked: (E,) int64 the fewest steps in which an episode went through it; 0: none did.
+        walked: (E,) uint8 the fewest steps in which an episode went through it; 0: none did.
         kept: (E,) whether the k-nearest filter keeps it.
-        successes: (E,) int64 tries that reached the target.
-        failures: (E,) int64 tries that did not.
-        streak: (E,) int64 failures since the last success.
+        successes: (E,) int32 tries that reached the target.
+        failures: (E,) int32 tries that did not.
+        streak: (E,) int32 failures since the last success.
         removed: (E,) whether it has been removed.
         guarded: (E,) whether only the guard keeps it.
     """
@@ -131,40 +133,52 @@ class EdgeTable:
     source: Ints
     target: Ints
     weight: NDArray[np.float64]
-    walked: Ints
+    walked: NDArray[np.uint8]
     kept: Bools
-    successes: Ints
-    failures: Ints
-    streak: Ints
+    successes: Counts
+    failures: Counts
+    streak: Counts
     removed: Bools
     guarded: Bools
 
 
 def edge_table(memory: SparseGraphicalMemory) -> EdgeTable:
     """All edges of a memory."""
+    return _table(memory, memory._graph.evidence)
+
+
+def first_edge_table(memory: SparseGraphicalMemory) -> EdgeTable | None:
+    """All edges as they were before the events that are kept; None if edges were added or re-weighted since."""
+    log, first = memory._log, memory._log.folded
+    grown = (size := log.size_at(first)) is not None and (size.nodes, size.edges) != memory._builder.size[:2]
+    return None if grown or len(log.walked_since(first)[0]) else _table(memory, log.evidence)
+
+
+def _table(memory: SparseGraphicalMemory, evidence: Mapping[int, Evidence]) -> EdgeTable:
     with memory._turn:
         graph = memory._graph
         order = graph.by_source().edge
-        known = np.zeros((len(graph), 5), np.int64)
-        for edge, evidence in graph.evidence.items():
-            known[edge] = _numbers(evidence)
+        known = np.zeros((len(graph), 5), np.int32)
+        for edge, one in evidence.items():
+            known[edge] = _numbers(one)
         successes, failures, streak, removed, guarded = known[order].T
         return EdgeTable(
             graph.source.values[order].astype(np.int64),
             graph.target.values[order].astype(np.int64),
             graph.weights(order).astype(np.float64),
-            graph.temporal.values[order].astype(np.int64),
+            graph.temporal.values[order],
             graph.in_filter()[order],
-            successes,
-            failures,
-            streak,
+            successes.copy(),
+            failures.copy(),
+            streak.copy(),
             removed.astype(np.bool_),
             guarded.astype(np.bool_),
         )
 
 
-def _numbers(known: Evidence) -> tuple[int, int, int, bool, bool]:
-    return known.successes, known.failures, known.streak, known.removed_at is not None, known.guarded
+def _numbers(known: Evidence) -> tuple[int, ...]:
+    counts = (min(count, _MOST) for count in (known.successes, known.failures, known.streak))
+    return *counts, known.removed_at is not None, known.guarded
 
 
 def node_values(memory: SparseGraphicalMemory, name: str) -> NDArray[Any] | None:
