@@ -7,7 +7,7 @@ import type { Point, Shape } from "./map/shapes";
 import { MapView } from "./map/view";
 import { format, HOME, parse, type Place } from "./place";
 import { drawTabs } from "./tabs";
-import { plural, whole } from "./text";
+import { plural, shortPath, whole } from "./text";
 import { type Graph, type PlanFacts, REMOVED, type Summary } from "./types";
 import { SCREENS } from "./screens";
 
@@ -56,7 +56,9 @@ export class App {
 
   private headline(): void {
     const { name, nodes, edges, removed, layout } = this.summary;
-    need("name").textContent = name;
+    need("name").textContent = shortPath(name);
+    need("name").title = name;
+    document.body.classList.toggle("imageless", !this.summary.images);
     need("counts").textContent = `${plural(nodes, "node")}, ${plural(edges, "edge")}, ${whole(removed)} removed`;
     need("layout").textContent = layout.text;
     need("layout").hidden = !layout.text;
@@ -97,7 +99,7 @@ export class App {
     if (run !== this.run) return;
     this.fill(panel, content, before.screen !== this.place.screen && !refresh);
     this.drawShapes();
-    document.title = `${this.place.screen} · ${this.summary.name} · SGM inspector`;
+    document.title = `${this.place.screen} · ${shortPath(this.summary.name)} · SGM inspector`;
   }
 
   private async content(): Promise<Node[]> {

@@ -18,6 +18,7 @@ export function listenToFile(app: App): void {
   };
   const clock = () => new Date().toTimeString().slice(0, 8);
 
+  news.addEventListener("hello", (event) => void refresh("The inspector answers again; this is the file's new state.", said(event).version));
   news.addEventListener("change", (event) => void refresh(`The file changed at ${clock()}; this is its new state.`, said(event).version));
   news.addEventListener("back", () => void refresh(`The file is back, as of ${clock()}.`));
   for (const kind of ["gone", "damaged"]) {
@@ -28,7 +29,7 @@ export function listenToFile(app: App): void {
     lost = true;
   });
   news.addEventListener("open", () => {
-    if (lost) void refresh("The inspector answers again.");
+    if (lost) app.say("The inspector answers again.");
     lost = false;
   });
 }

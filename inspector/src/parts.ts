@@ -16,7 +16,7 @@ export function nodeLink(app: App, node: number): HTMLAnchorElement {
 }
 
 export function edgeLink(app: App, source: number, target: number): HTMLAnchorElement {
-  return link(app, { screen: "edge", edge: [source, target], at: null }, edgeName(source, target));
+  return link(app, { screen: "edge", edge: [source, target], at: null }, edgeName(source, target), { class: "edge" });
 }
 
 /** A picture with its caption, or a tile that says there is none. */
@@ -64,7 +64,7 @@ export function beliefBar(belief: Belief | null | undefined): HTMLElement {
 }
 
 export function stateTag(state: number): HTMLElement {
-  const sign = ["●", "◆", "✕", "○"][state] ?? "";
+  const sign = ["●", "◆", "✕", "○", "–"][state] ?? "";
   return h("span", { class: `tag state-${state}` }, `${sign} ${stateName(state)}`);
 }
 

@@ -31,10 +31,15 @@ export function when(time: number | null | undefined): string {
   return new Date(time * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 }
 
-export const STATES = ["stands", "guarded", "removed", "not there yet"];
+export const STATES = ["stands", "guarded", "removed", "not there yet", "left out by the k-nearest filter"];
 
 export function stateName(state: number): string {
   return STATES[state] ?? String(state);
+}
+
+/** The last two parts of a path: enough to tell files apart. */
+export function shortPath(path: string): string {
+  return path.split(/[\\/]/).slice(-2).join("/");
 }
 
 /** "3 of 5 reached", or "not tried". */

@@ -73,7 +73,8 @@ export interface EdgeFacts extends Edge {
   rule: string;
   streak: number;
   guarded: boolean;
-  walked: boolean | number | null;
+  walked: boolean;
+  walked_steps?: number | null;
   events: EventFacts[];
   suspicion: { score: number; rank: number; reasons: string[] } | null;
   images: (string | null)[];
@@ -92,6 +93,8 @@ export interface PlanFacts {
 
 export interface Way {
   nodes: number[];
+  legs?: Edge[];
+  images?: (string | null)[];
   price: number | null;
   weight: number | null;
 }
@@ -168,7 +171,8 @@ export interface EpisodeFacts {
   success: boolean | null;
   goal: { node: number | null; position: [number, number] | null; image?: string | null } | null;
   steps: EpisodeStep[];
-  gave_up: { t: number; edge: [number, number] | null } | null;
+  gave_up: { t: number; edge: [number | null, number | null] | null } | null;
+  plans?: { t: number; nodes: number[] }[];
 }
 
 export interface Guarantee {

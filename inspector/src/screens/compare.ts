@@ -3,7 +3,7 @@ import type { App } from "../app";
 import { facts, h, table } from "../dom";
 import type { Shape } from "../map/shapes";
 import { edgeLink, heading } from "../parts";
-import { number, whole } from "../text";
+import { number, shortPath, whole } from "../text";
 import type { Comparison } from "../types";
 
 function shapes(app: App, found: Comparison): Shape[] {
@@ -23,7 +23,7 @@ export async function compareScreen(app: App): Promise<Node[]> {
     return [head, h("p", { class: "notice" }, "One memory is open. To compare it with another of the same stream, give both: sgm inspect FIRST SECOND")];
   }
   const found = await app.ask<Comparison>("/api/compare");
-  const names = h("p", {}, h("strong", {}, app.summary.name), " beside ", h("strong", {}, app.summary.compare.name));
+  const names = h("p", {}, h("strong", {}, shortPath(app.summary.name)), " → ", h("strong", {}, shortPath(app.summary.compare.name)));
   if (!found.same_stream) return [head, names, h("p", { class: "notice" }, found.text)];
   app.mark(shapes(app, found));
   const pairs = (title: string, list: [number, number][]) =>

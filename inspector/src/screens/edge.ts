@@ -79,7 +79,7 @@ export async function edgeScreen(app: App): Promise<Node[]> {
       ["successes", `${whole(edge.successes)} (${tries(edge)})`],
       ["belief", beliefBar(edge.belief)],
       ["failures in a row", whole(edge.streak)],
-      ["walked", typeof edge.walked === "number" ? steps(edge.walked) : edge.walked ? "yes" : "no"],
+      ["walked", edge.walked ? `in an episode${edge.walked_steps ? `, ${steps(edge.walked_steps)}` : ""}` : "no"],
       ["way back", link(app, { edge: [v, u] }, edgeName(v, u))],
     ]),
     ...suspicion(app, edge),

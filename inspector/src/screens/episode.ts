@@ -84,13 +84,14 @@ class Walk {
   private facts(step: EpisodeStep): HTMLElement {
     const { gave_up: end } = this.episode;
     const node = (i: number | null) => (i === null || i < 0 ? "none" : nodeLink(this.app, i));
-    const edge = end?.edge && end.edge[0] >= 0 && end.edge[1] >= 0 ? edgeLink(this.app, ...end.edge) : null;
+    const [u, v] = end?.edge ?? [null, null];
+    const last = v === null || v < 0 ? [] : u === null || u < 0 ? [", on the way to node ", nodeLink(this.app, v)] : [", on edge ", edgeLink(this.app, u, v)];
     return facts([
       ["it was at", step.position ? step.position.map(number).join(", ") : "an unknown place"],
       ["last waypoint reached", node(step.node)],
       ["on the way to", step.waypoint === null || step.waypoint < 0 ? "the goal" : nodeLink(this.app, step.waypoint)],
       ["what happened", step.event || "—"],
-      ["gave up", end ? [`at step ${whole(end.t)}`, edge ? " on edge " : "", edge] : "no"],
+      ["gave up", end ? [`at step ${whole(end.t)}`, ...last] : "no"],
     ]);
   }
 
@@ -99,6 +100,8 @@ class Walk {
     const walked = steps.slice(0, this.at + 1).map((one) => this.position(one)).filter((one) => one !== null);
     const all = steps.map((one) => this.position(one)).filter((one) => one !== null);
     const shapes: Shape[] = [{ kind: "path", points: all, colour: "edge", width: 1.5, dash: [2, 4] }, { kind: "path", points: walked, colour: "reached", width: 3 }];
+    const plan = this.episode.plans?.filter((one) => one.t <= step.t).at(-1)?.nodes ?? [];
+    shapes.push({ kind: "path", points: plan.map((i) => this.app.view.place(i)), colour: "plan", width: 2.5, arrows: true });
     const here = this.position(step);
     const target = goal?.position ?? (goal?.node !== null && goal?.node !== undefined && goal.node >= 0 ? this.app.view.place(goal.node) : null);
     if (target) shapes.push({ kind: "mark", at: target, form: "square", colour: "plan", radius: 6, label: "goal" });
