@@ -18,7 +18,7 @@ def components(view: View) -> dict[str, Any]:
     order = np.argsort(view.parts, kind="stable")
     begin = np.cumsum(sizes) - sizes
     listed = [
-        {"id": part, "size": int(sizes[part]), "sample": order[begin[part] : begin[part] + _SAMPLE].tolist()}
+        {"id": part, "size": int(sizes[part]), "sample": order[begin[part] :][: min(_SAMPLE, sizes[part])].tolist()}
         for part in range(min(len(sizes), _MOST))
     ]
     cut = _cuts(view, sizes)

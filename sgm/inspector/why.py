@@ -4,15 +4,18 @@ Two ways are compared. The *shortest* has the least weight over all edges of the
 edge worked at once. The *chosen* one is the plan: least price over the edges that stand. The difference is how much longer
 the plan is: the weight of the chosen way minus that of the shortest, steps, never negative.
 
-Causes add up to it exactly. Begin with the shortest way. Take one thing into account that speaks against an edge on it
-(that it was removed, that the guard re-priced it, that it failed, that it was never tried, that it works only mostly), find
-the best way again, and the steps by which it became longer are due to that edge. Go on until everything that speaks against
-edges counts: then the best way is the plan. Kinds count one after the other in this order, and within a kind the edge that
-costs most counts first; from the fourth edge on all others of the kind count together. Where two ways cost the same, and the
-planner takes the longer one, that is a cause too ("weight"). Later causes may shorten the way again: their steps are
-negative.
+Causes add up to it exactly, and none is negative:
 
-Weights of ways are rounded to 2⁻²⁰ steps, so that sums are exact in floating point.
+1. Removed edges. While the shortest way has one, take it away and find the shortest way again: the steps by which that is
+   longer are due to this edge. After three of them all others are taken away together. What is left is the shortest way
+   that can be gone.
+2. Prices. If the plan is not that way, then because the plan is cheaper. What is charged above weights is added up over the
+   edges that only the one or only the other way has, by what speaks against an edge: the guard keeps it, it failed, it was
+   never tried, or it always worked but not often. The steps by which the plan is longer are shared among these kinds in
+   proportion to what each adds to the shorter way more than to the plan. A kind is named by its dearest edge.
+
+Where both ways cost the same, that is the cause ("weight"). Weights of ways and shares are rounded to 2⁻²⁰ steps, so that
+sums are exact in floating point.
 """
 
 from __future__ import annotations
@@ -31,8 +34,9 @@ from .view import View, finite
 
 Floats = NDArray[np.float64]
 KINDS = ("removed", "guarded", "failed", "untried", "tried")
-ONE_BY_ONE = 3  # edges of a kind that count by themselves
+ONE_BY_ONE = 3  # removed edges that count by themselves
 _GRID = 2.0**20
+_NEARLY = 1e-6  # steps that are no difference between prices
 
 
 class Ways:
@@ -70,15 +74,10 @@ class Ways:
         """The weight of a way, steps."""
         return rounded(self.weight[self.along(nodes)])
 
-    def against(self, nodes: list[int], kind: int) -> NDArray[np.int64]:
-        """The edges of a way that something of this kind speaks against and that are not charged yet, worst first."""
+    def removed_on(self, nodes: list[int]) -> NDArray[np.int64]:
+        """The removed edges of a way that are not taken away yet."""
         edges = self.along(nodes)
-        edges = edges[(self.kind[edges] == kind) & (self.cost[edges] != self.price[edges])]
-        return edges[np.argsort(-self.price[edges], kind="stable")]
-
-    def charge(self, edges: Any) -> None:
-        """Let edges cost their price."""
-        self.cost[edges] = self.price[edges]
+        return edges[np.isinf(self.price[edges]) & np.isfinite(self.cost[edges])]
 
 
 def rounded(weights: Floats) -> float:
@@ -108,7 +107,7 @@ def why(view: View, start: int, goal: int) -> dict[str, Any]:
     try:
         chosen = view.memory.plan_nodes(start, goal).nodes.tolist()
     except NoPath:
-        causes = [_cause(view, ways, int(edge), "removed", None, 0) for edge in ways.against(shortest, 0)]
+        causes = [_cause(view, ways, int(edge), "removed", None, 0) for edge in ways.removed_on(shortest)]
         text = f"No plan leads from node {start} to node {goal}: the shortest way needs edges that were removed."
         return _answer(view, ways, None, shortest, causes, None, text)
     difference = ways.length(chosen) - ways.length(shortest)
@@ -117,32 +116,58 @@ def why(view: View, start: int, goal: int) -> dict[str, Any]:
 
 
 def _causes(view: View, ways: Ways, shortest: list[int], chosen: list[int]) -> list[dict[str, Any]]:
-    """What leads from the shortest way to the chosen one, step by step."""
+    """What leads from the shortest way to the chosen one."""
+    if shortest == chosen:
+        return []
+    causes, way = _removals(view, ways, shortest)
+    return causes if way == chosen else [*causes, *_charges(view, ways, way, chosen)]
+
+
+def _removals(view: View, ways: Ways, way: list[int]) -> tuple[list[dict[str, Any]], list[int]]:
+    """A cause for each removed edge that made the way longer, and the shortest way without removed edges."""
     causes: list[dict[str, Any]] = []
-    way, start, goal = shortest, shortest[0], shortest[-1]
-    for number, kind in enumerate(KINDS):
-        for turn in range(ONE_BY_ONE + 1):
-            against = ways.against(way, number)
-            if not len(against):
-                break
-            others = 0
-            if turn < ONE_BY_ONE:
-                ways.charge(against[:1])
-            else:
-                others = int(np.count_nonzero((ways.kind == number) & (ways.cost != ways.price))) - 1
-                ways.charge(ways.kind == number)
-            after = ways.best(start, goal)
-            assert after is not None  # the plan is a way at every price
-            if after != way:
-                steps = ways.length(after) - ways.length(way)
-                causes.append(_cause(view, ways, int(against[0]), kind, steps, others))
-            way = after
-        ways.charge(ways.kind == number)
-    if way != chosen:
-        steps = ways.length(chosen) - ways.length(way)
-        other = next(edge for edge in ways.along(chosen).tolist() if edge not in set(ways.along(way).tolist()))
-        causes.append(_cause(view, ways, other, "weight", steps, 0))
+    while len(gone := ways.removed_on(way)):
+        others = 0
+        if len(causes) < ONE_BY_ONE:
+            ways.cost[gone[0]] = np.inf
+        else:
+            left = np.isinf(ways.price) & np.isfinite(ways.cost)
+            others = int(np.count_nonzero(left)) - 1
+            ways.cost[left] = np.inf
+        after = ways.best(way[0], way[-1])
+        assert after is not None  # the plan has no removed edge
+        causes.append(_cause(view, ways, int(gone[0]), "removed", ways.length(after) - ways.length(way), others))
+        way = after
+    return causes, way
+
+
+def _charges(view: View, ways: Ways, way: list[int], chosen: list[int]) -> list[dict[str, Any]]:
+    """A cause for each kind of charge that makes a shorter way dearer than the chosen one."""
+    longer = ways.length(chosen) - ways.length(way)
+    own, other = set(ways.along(way).tolist()), set(ways.along(chosen).tolist())
+    against, spared = np.array(sorted(own - other), np.int64), np.array(sorted(other - own), np.int64)
+    charge = ways.price - ways.weight
+    more: dict[int, float] = {}
+    for kind in range(1, len(KINDS)):
+        excess = charge[against[ways.kind[against] == kind]].sum() - charge[spared[ways.kind[spared] == kind]].sum()
+        if excess > _NEARLY:
+            more[kind] = float(excess)
+    if not more:
+        return [_cause(view, ways, int(spared[0]), "weight", longer, 0)]
+    causes = []
+    for kind, steps in _shared(longer, more).items():
+        edges = against[ways.kind[against] == kind]
+        edges = edges[np.argsort(-charge[edges], kind="stable")]
+        causes.append(_cause(view, ways, int(edges[0]), KINDS[kind], steps, len(edges) - 1))
     return causes
+
+
+def _shared(steps: float, parts: dict[int, float]) -> dict[int, float]:
+    """Steps shared in proportion to parts, rounded so that the shares add up; the largest takes what rounding leaves."""
+    total, largest = sum(parts.values()), max(parts, key=lambda kind: parts[kind])
+    shares = {kind: math.floor(steps * part / total * _GRID) / _GRID for kind, part in parts.items()}
+    shares[largest] = steps - sum(share for kind, share in shares.items() if kind != largest)
+    return shares
 
 
 def _cause(view: View, ways: Ways, place: int, kind: str, steps: float | None, others: int) -> dict[str, Any]:
@@ -163,7 +188,7 @@ def _because(edge: dict[str, Any], kind: str, steps: float | None, others: int) 
         "weight": f"two ways cost the same, and the planner takes the one over {name}",
     }[kind]
     if others:
-        reason += f"; with it {others:,} more edges of which the same is to be said"
+        reason += f" (and {others:,} more {kind} edges)" if kind == "removed" else f" (and {others:,} more on this way)"
     if steps is None:
         return f"{reason[:1].upper()}{reason[1:]}."
     return f"{reason[:1].upper()}{reason[1:]}: {steps:+.1f} steps."
