@@ -20,7 +20,7 @@ export class App {
   private marks: Shape[] = [];
   private plan: { key: string; facts: PlanFacts | null } = { key: "", facts: null };
   private readonly answers = new Map<string, Promise<unknown>>();
-  private shownAt: number | null = null;
+  private shown: { at: number | null; done: Promise<void> } = { at: null, done: Promise.resolve() };
   private restate: AbortController | null = null;
 
   constructor() {
@@ -36,7 +36,7 @@ export class App {
     Object.assign(this, { summary, graph });
     this.answers.clear();
     this.plan = { key: "", facts: null };
-    this.shownAt = null;
+    this.shown = { at: null, done: Promise.resolve() };
     this.view.timings.payload = bytes;
     this.view.setGraph(graph);
     if (first) this.view.fitNow();
@@ -134,15 +134,20 @@ export class App {
   }
 
   /** Shows the graph after event `at`; null is now. */
-  async stateAt(at: number | null): Promise<void> {
-    if (at === this.shownAt) return;
-    this.restate?.abort();
-    this.restate = new AbortController();
+  stateAt(at: number | null): Promise<void> {
+    if (this.shown.at !== at) {
+      this.restate?.abort();
+      this.restate = new AbortController();
+      this.shown = { at, done: this.fetchState(at, this.restate.signal) };
+    }
+    return this.shown.done;
+  }
+
+  private async fetchState(at: number | null, signal: AbortSignal): Promise<void> {
     try {
       const now = at === null || at >= this.summary.events.last;
-      const arrays = now ? {} : (await getArrays(`/api/state?at=${at}`, this.restate.signal)).arrays;
+      const arrays = now ? {} : (await getArrays(`/api/state?at=${at}`, signal)).arrays;
       this.view.setGraph({ ...this.graph, ...(arrays as Partial<Graph>) });
-      this.shownAt = at;
       this.look();
     } catch (fault) {
       if (fault instanceof Refusal) this.say(fault.message, "fault");

@@ -34,7 +34,7 @@ export class Camera {
   fit(box: Box, margin = 44): void {
     const across = Math.max(box.x1 - box.x0, 1e-6);
     const up = Math.max(box.y1 - box.y0, 1e-6);
-    const room = Math.min(margin, this.width / 6, this.height / 6);
+    const room = Math.min(margin, this.width / 14, this.height / 14);
     this.scale = Math.min((this.width - 2 * room) / across, (this.height - 2 * room) / up);
     this.widest = this.scale;
     this.x = (box.x0 + box.x1) / 2;

@@ -22,6 +22,7 @@ export interface Mark {
   colour: Colour;
   radius: number; // pixels
   label?: string;
+  below?: boolean; // the label is below the mark
 }
 
 export interface Label {
@@ -89,7 +90,7 @@ function drawMark(mark: Mark, camera: Camera, palette: Palette, pen: Pen): void 
       pen.line([[x - r, y + r], [x + r, y - r]], line, width, []);
     }
   }
-  if (mark.label) pen.text([x, y - r - 7], mark.label, css(palette.ink), paper);
+  if (mark.label) pen.text([x, mark.below ? y + r + 16 : y - r - 7], mark.label, css(palette.ink), paper);
 }
 
 const ROOM = 26; // pixels around a label in which there is no other

@@ -22,6 +22,7 @@ export interface Timings {
 const MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 const NIGHT = matchMedia("(prefers-color-scheme: dark)");
 const SLIDE = 220; // ms
+const NEAREST = 4; // typical edges from the middle to the border, when the camera moves to something small
 
 export class MapView {
   readonly camera = new Camera();
@@ -214,10 +215,11 @@ export class MapView {
     const box = bounds(points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)).flat());
     const { x0, y0, x1, y1 } = this.camera.box(-30);
     const inside = box.x0 >= x0 && box.x1 <= x1 && box.y0 >= y0 && box.y1 <= y1;
-    const across = Math.max(box.x1 - box.x0, box.y1 - box.y0) * this.camera.scale;
-    if (!points.length || (inside && (points.length < 2 || across > 24))) return;
+    const apart = Math.max(box.x1 - box.x0, box.y1 - box.y0) * this.camera.scale;
+    if (!points.length || (inside && (points.length !== 2 || apart > 24))) return;
     const to = this.copy();
-    const room = Math.max(box.x1 - box.x0, box.y1 - box.y0, this.length) * (points.length > 2 ? 0.15 : 2.5);
+    const across = Math.max(box.x1 - box.x0, box.y1 - box.y0);
+    const room = Math.max(across * 0.15, NEAREST * this.length - across / 2);
     const wide = { x0: box.x0 - room, y0: box.y0 - room, x1: box.x1 + room, y1: box.y1 + room };
     const scale = to.scale;
     to.fit(wide);

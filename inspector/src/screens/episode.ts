@@ -37,7 +37,8 @@ class Walk {
   elements(): Node[] {
     this.move(this.at, true);
     const places = this.episode.steps.map((step) => this.position(step)).filter((one) => one !== null);
-    this.app.view.reveal(places);
+    const planned = (this.episode.plans ?? []).flatMap(({ nodes }) => nodes.map((i) => this.app.view.place(i)));
+    this.app.view.reveal([...places, ...planned]);
     const hop = (text: string, by: number) => button(text, () => this.move(this.at + by));
     return [
       this.title,
@@ -109,8 +110,8 @@ class Walk {
       shapes.push({ kind: "mark", at: this.app.view.place(step.waypoint), form: "ring", colour: "plan", radius: 9, label: `waypoint ${step.waypoint}` });
     }
     const end = gave_up ? this.position(steps[Math.min(gave_up.t, steps.length - 1)]!) : null;
-    if (end) shapes.push({ kind: "mark", at: end, form: "cross", colour: "failed", radius: 6, label: "gave up" });
-    if (here) shapes.push({ kind: "mark", at: here, form: "disc", colour: "chosen", radius: 7, label: end === here ? undefined : "robot" });
+    if (end) shapes.push({ kind: "mark", at: end, form: "cross", colour: "failed", radius: 6, label: "gave up", below: true });
+    if (here) shapes.push({ kind: "mark", at: here, form: "disc", colour: "chosen", radius: 7, label: "robot" });
     return shapes;
   }
 }
