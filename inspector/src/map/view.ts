@@ -75,9 +75,8 @@ export class MapView {
   private fallBack(text: string): void {
     this.replaceCanvas();
     this.renderer = this.start(true);
-    this.resize();
     if (this.graph) this.renderer.load(this.scene());
-    this.request();
+    this.resize();
     this.onFault(text);
   }
 
