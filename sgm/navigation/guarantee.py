@@ -49,9 +49,9 @@ def _seconds(memory: SparseGraphicalMemory, observations: Any) -> float:
     """About how long the certificate takes, s: distances between a few nodes tell."""
     vectors = memory.embeddings[: min(len(memory), _BLOCK)]
     memory.distance(vectors[:1], vectors[:1])  # whatever is made ready at the first call is not counted
-    begin = time.perf_counter()
+    begin = time.process_time()
     memory.distance(vectors, vectors)
-    pace = (time.perf_counter() - begin) / max(1, len(vectors)) ** 2
+    pace = (time.process_time() - begin) / max(1, len(vectors)) ** 2
     number = len(memory.assignment)
     merged = number - len(memory)
     return pace * number * (number + 4.0 * merged)
