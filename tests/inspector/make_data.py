@@ -32,7 +32,7 @@ COMMANDS = {
     "--robots 20 --episode-steps 100 --cleanup-steps 6000 --checkpoints 6000",
 }
 LEFT_OUT = ("image", "embedding", "frame")
-SIDE = {"doom": 28, "safety": 32}  # pixels of the longer side of thumbnails
+SIDE = {"doom": 24, "safety": 28}  # pixels of the longer side of thumbnails
 IN_EPISODES = 24
 EVALUATED, CLEANED = 6, 4
 
