@@ -36,6 +36,8 @@ def check_left(path: Path, *, images: bool, cleaned: bool, followed: bool = True
         assert np.isfinite(episode.positions).all()
         assert (episode.positions >= ends.min(axis=0)).all() and (episode.positions <= ends.max(axis=0)).all()
         assert episode.success is False or episode.gave_up is None
+        assert not images or max(episode.images) == len(episode) - 1 or "not finished" in episode.reason
+    assert any(len(np.unique(episode.positions, axis=0)) > 2 for episode in found)
     assert all(np.isfinite(episode.goal_position).all() for episode in evaluated)
     if followed:
         assert any(episode.plans for episode in found)

@@ -31,5 +31,5 @@ def test_its_episodes_are_of_both_kinds_and_some_edge_fails_in_one(name):
     assert {episode.kind for episode in found} == {"evaluation", "cleanup"}
     assert any(episode.cuts for episode in found) and any(episode.plans for episode in found)
     assert all(np.isfinite(episode.positions).all() for episode in found)
-    assert any(episode.success for episode in found)
+    assert any(len(np.unique(episode.positions, axis=0)) > 10 for episode in found)
     assert any(episode.images for episode in found) == (name != "point")

@@ -142,6 +142,19 @@ def test_images_are_few_and_small_and_the_last_one_is_among_them():
     assert np.isnan(episode.positions).all()
 
 
+def test_places_are_those_of_their_step_also_where_an_environment_shows_its_own_state():
+    state = np.zeros((2, 2))
+
+    def here(observations):
+        state[:] = observations["achieved_goal"]
+        return state
+
+    recorder = Recorder("evaluation", 1, View(here, here))
+    evaluate(recorder, episodes=1)
+    assert recorder.episodes[0].positions[:, 0].tolist() == list(range(9))
+    assert recorder.episodes[0].goal_position.tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("observations", [np.zeros((2, 20, 30), np.uint8), {"observation": np.zeros((2, 20, 30, 3))}])
 def test_images_of_any_environment_are_seen(observations):
     assert seen_by(None).images(observations, np.array([1])).shape[0] == 1
