@@ -393,7 +393,9 @@ def agree(memory: Memory, model: Model, state: State | None = None) -> None:
     assert edge_list(memory.removed()) == [edge for edge in edges if state.is_removed(edge[:2])]
     assert {(u, v): w for u, v, w in edge_list(memory.edges())} == state.standing(model.k)
     tried = {pair: Known(**evidence.asdict()) for pair, evidence in memory.tried().items()}
-    assert tried == state.known and memory.records == state.tries
+    known = {pair: Known(**memory.evidence(*pair).asdict()) for pair in state.known}
+    assert known == state.known and memory.records == state.tries
+    assert tried == {pair: one for pair, one in known.items() if one.successes + one.failures}
     assert memory.settings.k == model.k
     assert set(memory.attributes) == set(model.attributes)
     for name, expected in model.attributes.items():
@@ -539,6 +541,7 @@ CHANGES = {
     "record, reached": ((0, 1, 0.7, None, [True], [], math.nan, *ODD), lambda m, w, x: m.record(0, 1, x)),
     "record, episode": ((-1, *NO_EPISODES), lambda m, w, x: m.record(0, 1, True, episode=x)),
     "record_many": (([0, 1], [[0]], 0, None, {}, *ODD), lambda m, w, x: m.record_many(x, [1], [True])),
+    "remove": (NO_NODES, lambda m, w, x: m.remove(x, 0)),
     "restore": (NO_NODES, lambda m, w, x: m.restore(x, 0)),
     "restore, half": ((0,), lambda m, w, x: m.restore(x)),
     "filter": ((0, *NO_COUNTS), lambda m, w, x: m.filter(x)),
@@ -632,6 +635,7 @@ CHANGES_MADE = {
     "record": {"number": NUMBER, "reached": st.booleans(), "episode": st.none() | EPISODE},
     "record_many": {"numbers": NUMBERS, "seed": NUMBER, "same": st.none() | EPISODE | st.just("each")},
     "fail_six_times": {"number": NUMBER},
+    "remove_one": {"number": NUMBER},
     "restore_one": {"number": NUMBER},
     "restore_all": {},
 }
@@ -860,6 +864,15 @@ class MemoryMachine(RuleBasedStateMachine):
             for _ in range(6):
                 with self.folding():
                     assert self.memory.record(*pair, False) == self.model.record(pair, False, -1)
+
+    def remove_one(self, number) -> None:
+        if self.model.state.edges:
+            pair = self.edge(number)
+            stood = not self.model.state.is_removed(pair)
+            with self.folding():
+                assert self.memory.remove(*pair) == stood
+                if stood:
+                    self.model.happens(pair, "removed", -1)
 
     def restore_one(self, number) -> None:
         if self.model.state.edges:
