@@ -10,14 +10,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 import sgm
 from sgm.data.thumbnails import thumbnails
 from sgm.navigation.beside import EPISODES, FLOOR, GUARANTEE, Floor, write_episodes, write_floor, write_guarantee
 from sgm.navigation.guarantee import guarantee
 from sgm.navigation.record import CLEANED, EVALUATED, Recorder, View, seen_by
 
+from .results import read_arrays, write_arrays
+
 if TYPE_CHECKING:
     from .base import Piece
+
+ORDER = "order.npz"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,3 +83,17 @@ def keep_episodes(folder: Path, recorders: Sequence[Recorder]) -> None:
     episodes = [episode for recorder in recorders for episode in recorder.episodes]
     if episodes:
         write_episodes(folder / EPISODES, episodes)
+
+
+def keep_order(piece: Piece, method: str, order: NDArray[np.int64]) -> None:
+    """Keep the order in which `sgm.choose_threshold` visited the observations of a method's memory."""
+    write_arrays(piece.folder / method / ORDER, {"order": order})
+
+
+def read_order(piece: Piece, method: str, number: int) -> NDArray[np.int64] | None:
+    """That order of so many observations; None if it was not kept."""
+    if not (piece.folder / method / ORDER).is_file():
+        return None
+    order = read_arrays(piece.folder / method, ORDER, "order")["order"]
+    whole = order.dtype.kind == "i" and np.array_equal(np.sort(order), np.arange(number))
+    return order if whole else None

@@ -30,7 +30,7 @@ KINDS = ("evaluation", "cleanup")
 NOWHERE = -1
 MOST_LINES = 20_000
 MOST_EPISODES, MOST_STEPS, MOST_IMAGES = 1_000, 1_000_000, 4_096  # of one file
-_MOST_BYTES = 2**25
+_MOST_BYTES, _MOST_INFLATED = 2**25, 2**27
 _AGAIN = "remove the file, and the next run writes it again"
 _COUNTS = ("observations", "nodes", "merges", "within_nominal", "pairs", "unreachable", "exceeded", "without_path")
 NUMBERS = (*_COUNTS, "tau_a", "tau", "mean_gap", "largest_gap", "mean_bound", "largest_bound")
@@ -190,9 +190,13 @@ def _read_episodes(path: Path, nodes: int | None = None) -> list[Episode]:
     try:
         archive = Archive(path)
         names = ("about", "positions", "nodes", "waypoints", "image_steps", "images")
+        size = sum(archive.nbytes(name) for name in names if name in archive)
+        _require(size <= _MOST_INFLATED, path, f"its arrays have {size:,} bytes, over {_MOST_INFLATED:,}")
         arrays = {name: np.array(archive.array(name)) for name in names if name in archive}
+    except StoreError:
+        raise
     except SGMError as error:
-        raise StoreError(f"{error}: {_AGAIN}") from error
+        raise StoreError(f"{path} cannot be used: {error}; {_AGAIN}") from error
     _require(len(arrays) == len(names), path, f"it has not all of {', '.join(names)}")
     about = _parse(path, arrays["about"].tobytes())
     (episodes,) = _picked(about, "episodes")

@@ -12,8 +12,10 @@ from sgm.memory import SparseGraphicalMemory
 from sgm.memory.certificate import Certificate
 
 SECONDS = 10.0  # of measuring, about
-PAIRS = 1_000  # of nodes that are measured
-_BLOCK = 256  # observations that are compared to see how long it takes
+PAIRS = 300  # of nodes that are measured
+MOST = 10_000  # observations: the dense graph of more has no place in memory
+_BLOCK = 256  # nodes that are compared to see how long it takes
+_SEARCH = 1e-7  # s of a search for shortest ways for each edge
 _HELP = "memory.certificate(observations) measures it"
 
 
@@ -22,20 +24,23 @@ def guarantee(memory: SparseGraphicalMemory, observations: Any, seconds: float =
 
     Args:
         memory: the memory, with its distance.
-        observations: all that it was built from, in order; None: they are not known.
+        observations: all that it was built from, in order, or a function that gives them; None: they are not known.
         seconds: what measuring may take, estimated from a part of it.
     """
     if observations is None:
         return absent(f"What this memory was built from was not kept: {_HELP} where it is at hand.")
+    number = len(memory.assignment)
     try:
-        needed = _seconds(memory, observations)
+        if number > MOST:
+            return absent(f"{number:,} observations are more than the {MOST:,} that a run compares: {_HELP}.")
+        needed = _seconds(memory)
         if needed > seconds:
-            number = len(memory.assignment)
             return absent(
                 f"To compare {number:,} observations with each other would have taken about {needed:,.0f} s, more than "
                 f"the {seconds:g} s that a run spends on it: {_HELP}."
             )
-        return summary(memory.certificate(observations, pairs=PAIRS))
+        given = observations() if callable(observations) else observations
+        return summary(memory.certificate(given, pairs=PAIRS))
     except SGMError as error:
         return absent(f"It could not be measured: {error}")
 
@@ -45,16 +50,17 @@ def absent(reason: str) -> dict[str, Any]:
     return {"applies": None, "reason": reason}
 
 
-def _seconds(memory: SparseGraphicalMemory, observations: Any) -> float:
+def _seconds(memory: SparseGraphicalMemory) -> float:
     """About how long the certificate takes, s: distances between a few nodes tell."""
     vectors = memory.embeddings[: min(len(memory), _BLOCK)]
     memory.distance(vectors[:1], vectors[:1])  # whatever is made ready at the first call is not counted
-    begin = time.perf_counter()
-    memory.distance(vectors, vectors)
-    pace = (time.perf_counter() - begin) / max(1, len(vectors)) ** 2
+    begin = time.process_time()
+    steps = memory.distance(vectors, vectors)
+    pace = (time.process_time() - begin) / steps.size
     number = len(memory.assignment)
-    merged = number - len(memory)
-    return pace * number * (number + 4.0 * merged)
+    edges = number**2 * float((steps <= memory.settings.max_dist).mean())
+    searches = min(PAIRS, len(memory)) * (edges + 10 * number) * _SEARCH
+    return pace * number * (number + 4.0 * (number - len(memory))) + searches
 
 
 def summary(certificate: Certificate) -> dict[str, Any]:

@@ -114,8 +114,8 @@ class Recorder:
             number = int(numbers[row])
             draft = self._drafts.setdefault(number, _Draft(number, None if goals is None else goals[row]))
             self._decided(draft, agent, row)
-            if draft.step % draft.stride == 0:
-                self._look(draft, row, observations)
+            if draft.step % draft.stride == 0 and (image := self._image(row, observations)) is not None:
+                draft.keep(image)
             draft.positions.append((np.nan, np.nan) if places is None else places[row])
 
     def end(self, agent: Any, number: int, row: int, success: bool, reason: str, observations: Any) -> None:
@@ -125,7 +125,8 @@ class Recorder:
             return
         if isinstance(agent, Navigator) and not success and agent.phase[row] == FOLLOWING:
             draft.gave_up = (draft.step, int(agent.previous[row]), int(agent.waypoint[row]))
-        self._look(draft, row, observations)
+        if (image := self._image(row, observations)) is not None:
+            draft.images[draft.step] = image
         places = self._places(self.view.places(observations))
         draft.positions.append((np.nan, np.nan) if places is None else places[row])
         draft.nodes.append(draft.nodes[-1])
@@ -182,10 +183,10 @@ class Recorder:
         if agent.phase[row] in (FOLLOWING, AT_LAST):
             draft.goal_node = int(agent.goal_node[row])
 
-    def _look(self, draft: _Draft, row: int, observations: Any) -> None:
+    def _image(self, row: int, observations: Any) -> NDArray[np.uint8] | None:
         image = self.view.images(observations, np.array([row]))
-        if image is not None:
-            draft.keep(thumbnails(image, SIDE)[0])
+        return None if image is None else thumbnails(image, SIDE)[0]
 
     def _places(self, found: Any) -> NDArray[np.float64] | None:
-        return None if found is None else np.asarray(found, np.float64)[:, :2]
+        # A copy: what an environment shows may be its own state, which the next step changes.
+        return None if found is None else np.array(found, np.float64)[:, :2]

@@ -14,7 +14,7 @@ from sgm.benchmarks.checks import TEXT
 from sgm.benchmarks.engine import rollout
 from sgm.benchmarks.results import StateFile, write_json
 from sgm.benchmarks.seeds import Purpose
-from sgm.benchmarks.shown import Shown
+from sgm.benchmarks.shown import Shown, keep_order, read_order
 from sgm.data import Experience
 from sgm.navigation import PolicyAgent, View, agents
 from sgm.navigation.arrive import WithinSteps
@@ -62,18 +62,18 @@ def make_tasks(piece: Piece) -> Draws:
 
 def build_two_way(piece: Piece) -> sgm.SparseGraphicalMemory:
     """Two-way consistency, with the threshold that gives about as many nodes as asked for."""
-    return _two_way(piece, piece.networks[0])
+    return _two_way(piece, "sgm", piece.networks[0])
 
 
 def build_euclid(piece: Piece) -> sgm.SparseGraphicalMemory:
     """The same on Euclid's distance."""
-    return _two_way(piece, Euclid(piece.settings.cap))
+    return _two_way(piece, "euclid", Euclid(piece.settings.cap))
 
 
-def _two_way(piece: Piece, distance: Any) -> sgm.SparseGraphicalMemory:
+def _two_way(piece: Piece, method: str, distance: Any) -> sgm.SparseGraphicalMemory:
     settings = piece.settings
     data = piece.rollouts[piece.buffer]
-    return sgm.choose_threshold(
+    choice = sgm.choose_threshold(
         distance,
         data,
         min(settings.nodes, len(data)),
@@ -85,7 +85,9 @@ def _two_way(piece: Piece, distance: Any) -> sgm.SparseGraphicalMemory:
         tolerance=TOLERANCE,
         seed=piece.seed_for(Purpose.THRESHOLD),
         progress=piece.progress,
-    ).memory
+    )
+    keep_order(piece, method, choice.order)
+    return choice.memory
 
 
 def build_uniform(piece: Piece) -> sgm.SparseGraphicalMemory:
@@ -204,8 +206,9 @@ def view(piece: Piece, env: Any) -> View:
 
 
 def stream(piece: Piece, method: str) -> Any:
-    """What a memory was built from; only two methods merge anything."""
-    return piece.rollouts[piece.buffer] if method in ("sgm", "euclid") else None
+    """What a memory was built from, in the order in which it was visited; only two methods merge anything."""
+    order = read_order(piece, method, len(piece.buffer)) if method in ("sgm", "euclid") else None
+    return None if order is None else np.asarray(piece.rollouts.observations)[piece.buffer][order]
 
 
 def cleanup_env(piece: Piece) -> Any:

@@ -15,7 +15,7 @@ from sgm.benchmarks.base import Benchmark, Method, Piece, Row
 from sgm.benchmarks.checks import NUMBER
 from sgm.benchmarks.results import read_arrays, read_choice, read_quality, write_arrays, write_json
 from sgm.benchmarks.seeds import Purpose
-from sgm.benchmarks.shown import Shown
+from sgm.benchmarks.shown import Shown, keep_order, read_order
 from sgm.envs import outlines
 from sgm.envs.safety.layouts import generate
 from sgm.navigation import View, agents
@@ -97,6 +97,7 @@ def build_sparse(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
         **BUILD,
     )
     write_json(piece.folder / method / "choice.json", choice.asdict())
+    keep_order(piece, method, choice.order)
     choice.memory.attributes["pose"] = piece.buffer["odometry"][choice.stream, :3]
     choice.memory.attributes["frame"] = choice.stream
     return choice.memory
@@ -157,12 +158,19 @@ def view(_piece: Piece, env: Any) -> View:
     return View(lambda _: env.poses, lambda _: env.goal, lambda _, rows: env.look(rows))
 
 
+def stream(piece: Piece, method: str) -> Any:
+    """What a memory was built from, in the order in which it was visited."""
+    frames = piece.buffer["frames"]
+    order = np.arange(len(frames)) if method == "consptm" else read_order(piece, method, len(frames))
+    return None if order is None else frames[order]
+
+
 SHOWN = Shown(
     attributes=places,
     images=lambda piece, memory: piece.buffer["frames"][memory.attributes["frame"]],
     floor=floor,
     view=view,
-    stream=lambda piece, _: piece.buffer["frames"],
+    stream=stream,
 )
 BENCHMARK = Benchmark(
     name="safety",
