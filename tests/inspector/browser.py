@@ -53,7 +53,7 @@ class Page:
         self.tab, self.url = tab, url.rstrip("/")
         self.faults: list[str] = []
         self.asked: list[str] = []
-        tab.set_default_timeout(60_000)
+        tab.set_default_timeout(30_000)
         tab.on("pageerror", lambda fault: self.faults.append(str(fault)))
         tab.on("console", lambda line: self._heard(line))
         tab.on("request", lambda request: self.asked.append(request.url))

@@ -55,7 +55,11 @@ def test_everything_is_reached_with_the_tab_key(point):
     page.tab.focus("#query")
     seen = set()
     for _ in range(60):
-        seen.add(page.tab.evaluate("document.activeElement.id || document.activeElement.getAttribute('data-key') || document.activeElement.tagName"))
+        seen.add(
+            page.tab.evaluate(
+                "document.activeElement.id || document.activeElement.getAttribute('data-key') || document.activeElement.tagName"
+            )
+        )
         page.tab.keyboard.press("Tab")
     assert {"query", "fit", "png", "svg", "keys", "tab-edge", "above", "colour", "removed", "floor", "panel"} <= seen
 
@@ -68,7 +72,9 @@ def test_a_plan_is_made_with_keys_alone(point):
         assert page.tab.evaluate("document.activeElement.id") == "query"
         page.tab.fill("#query", query)
         page.tab.keyboard.press("Enter")
-        page.tab.wait_for_function("node => document.querySelector('#panel h2')?.innerText === `Node ${node}`", arg=query)
+        page.tab.wait_for_function(
+            "node => document.querySelector('#panel h2')?.innerText === `Node ${node}`", arg=query
+        )
         page.tab.keyboard.press(key)
         page.settled()
     page.tab.wait_for_selector("#waypoints")
@@ -145,7 +151,18 @@ def test_every_place_opens_again_from_its_address_and_back_goes_back(point):
     page.tab.wait_for_function("() => document.querySelector('#panel h2').innerText === 'Node 3'")
 
 
-@pytest.mark.parametrize("place", ["screen=node&node=99999", "screen=edge&edge=0-99999", "screen=nothing", "from=x&to=y", "screen=time&at=999999999", "episode=none", "%F0%9F=1&node=-1"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "screen=node&node=99999",
+        "screen=edge&edge=0-99999",
+        "screen=nothing",
+        "from=x&to=y",
+        "screen=time&at=999999999",
+        "episode=none",
+        "%F0%9F=1&node=-1",
+    ],
+)
 def test_an_address_that_names_nothing_gives_a_sentence_or_the_map(point, place):
     page, _ = point
     page.open(place)
@@ -159,7 +176,9 @@ def test_the_png_is_the_view_and_the_svg_is_the_plan(point):
     page, path = point
     page.open("from=0&to=40")
     picture = page.png()
-    assert picture.shape[:2] == tuple(page.tab.evaluate("[document.querySelector('#graph').height, document.querySelector('#graph').width]"))
+    assert picture.shape[:2] == tuple(
+        page.tab.evaluate("[document.querySelector('#graph').height, document.querySelector('#graph').width]")
+    )
     assert page.pixel(picture, 0) == (0x15, 0x50, 0xD8)
     with page.tab.expect_download() as saved:
         page.tab.click("#svg")
@@ -234,7 +253,9 @@ def test_without_webgl_the_same_map_is_drawn_on_a_plain_canvas(point):
 def test_a_lost_graphics_context_does_not_end_the_map(point):
     page, _ = point
     page.open()
-    page.tab.evaluate("document.querySelector('#graph').getContext('webgl2').getExtension('WEBGL_lose_context').loseContext()")
+    page.tab.evaluate(
+        "document.querySelector('#graph').getContext('webgl2').getExtension('WEBGL_lose_context').loseContext()"
+    )
     page.tab.wait_for_selector("#message.fault")
     assert page.tab.evaluate("sgmInspector.timings.renderer") == "canvas2d"
     assert len(np.unique(page.png().reshape(-1, 3), axis=0)) > 10
@@ -251,7 +272,9 @@ def test_a_change_of_the_file_comes_to_the_page_by_itself(point):
         u, v = int(edges.source[0]), int(edges.target[0])
         before = len(memory.removed().source)
         memory.remove(u, v)
-        page.tab.wait_for_function("count => document.querySelector('#counts').innerText.endsWith(`${count} removed`)", arg=before + 1)
+        page.tab.wait_for_function(
+            "count => document.querySelector('#counts').innerText.endsWith(`${count} removed`)", arg=before + 1
+        )
     assert "changed" in page.text("#message")
 
 
@@ -263,7 +286,10 @@ def test_a_file_that_is_gone_damaged_and_back_is_a_line_on_the_page_each_time(po
     page.tab.wait_for_selector("#message.fault")
     gone = page.text("#message")
     path.write_bytes(b"this is no memory" * 100)
-    page.tab.wait_for_function("gone => document.querySelector('#message span').innerText !== gone && document.querySelector('#message').className === 'fault'", arg=gone.removesuffix(" ✕"))
+    page.tab.wait_for_function(
+        "gone => document.querySelector('#message span').innerText !== gone && document.querySelector('#message').className === 'fault'",
+        arg=gone.removesuffix(" ✕"),
+    )
     assert page.tab.locator("#panel h2").inner_text() == "Map"
     path.write_bytes(kept)
     page.tab.wait_for_selector("#message.news")
@@ -381,7 +407,10 @@ def test_dark_and_light_follow_the_system(browser, tmp_path):
     for scheme in ("light", "dark"):
         with inspected(browser, path, color_scheme=scheme) as page:
             page.open()
-            shades[scheme] = page.png()[2, 2].mean(), page.tab.evaluate("getComputedStyle(document.body).backgroundColor")
+            shades[scheme] = (
+                page.png()[2, 2].mean(),
+                page.tab.evaluate("getComputedStyle(document.body).backgroundColor"),
+            )
             page.tab.emulate_media(color_scheme="dark" if scheme == "light" else "light")
             page.tab.wait_for_timeout(200)
             assert abs(page.png()[2, 2].mean() - shades[scheme][0]) > 100

@@ -48,7 +48,14 @@ def test_the_map_has_every_node_at_its_place_in_the_colour_of_its_component(worl
     places = np.array([page.tab.evaluate("i => sgmInspector.where(i)", i) for i in range(len(memory))])
     position = np.array([memory.attributes["position"][i] for i in range(len(memory))], float)[:, :2]
     assert len(component) == len(memory)
-    assert abs(np.corrcoef(np.linalg.norm(places - places[0], axis=1), np.linalg.norm(position - position[0], axis=1))[0, 1]) > 0.999
+    assert (
+        abs(
+            np.corrcoef(np.linalg.norm(places - places[0], axis=1), np.linalg.norm(position - position[0], axis=1))[
+                0, 1
+            ]
+        )
+        > 0.999
+    )
     picture = page.png()
     right = 0
     for node, part in enumerate(component):
@@ -124,7 +131,12 @@ def test_a_click_on_a_node_shows_its_image_attributes_observations_and_edges(wor
     assert page.tab.locator("#panel figure img").count() == (facts["image"] is not None)
     assert page.tab.locator("#panel .tile").count() == (facts["image"] is None)
     if facts["image"]:
-        assert page.tab.evaluate("document.querySelector('#panel img').decode().then(() => document.querySelector('#panel img').naturalWidth)") > 0
+        assert (
+            page.tab.evaluate(
+                "document.querySelector('#panel img').decode().then(() => document.querySelector('#panel img').naturalWidth)"
+            )
+            > 0
+        )
     for name in facts["attributes"]:
         assert page.fact(name)
     assert f"{facts['visits']} observation" in page.text()
@@ -213,7 +225,10 @@ def test_no_path_is_a_sentence(world):
             memory.plan_nodes(start, goal)
         except sgm.NoPath:
             page.open(f"from={start}&to={goal}")
-            assert page.tab.locator("#panel .notice").inner_text() == asked(page, f"/api/plan?from={start}&to={goal}")["error"]
+            assert (
+                page.tab.locator("#panel .notice").inner_text()
+                == asked(page, f"/api/plan?from={start}&to={goal}")["error"]
+            )
             return
     pytest.skip("every component can be reached from the largest")
 
@@ -262,7 +277,9 @@ def test_suspects_are_ranked_with_reasons_and_followed_by_keys(world):
     assert page.tab.locator("#panel .pair figure").count() == 2
     for key, rank in (("n", 1), ("n", 2), ("n", 3), ("p", 2)):
         page.tab.keyboard.press(key)
-        page.tab.wait_for_function("rank => document.querySelector('#suspect')?.innerText.startsWith(`Suspect ${rank} of`)", arg=rank)
+        page.tab.wait_for_function(
+            "rank => document.querySelector('#suspect')?.innerText.startsWith(`Suspect ${rank} of`)", arg=rank
+        )
     assert f"{found[1]['source']} → {found[1]['target']}" in page.text("#suspect")
     assert "suspect=1" in page.tab.url
 
@@ -289,7 +306,9 @@ def test_the_scrubber_shows_the_memory_as_it_was(world):
     for event in (last, last // 2, last // 3, 1):
         page.open(f"screen=time&at={event}")
         then = memory.at(event)
-        page.tab.wait_for_function("at => document.querySelector('#event')?.innerText.startsWith(`Event ${at}`)", arg=f"{event:,}")
+        page.tab.wait_for_function(
+            "at => document.querySelector('#event')?.innerText.startsWith(`Event ${at}`)", arg=f"{event:,}"
+        )
         assert number(page.text("#counted")) == len(then.removed().source)
         states = page.tab.evaluate("[...sgmInspector.graph().state]")
         assert states.count(0) + states.count(1) == len(then.edges().source)
