@@ -124,7 +124,6 @@ def test_the_first_picture_costs_at_most_two_seconds(city):
     before = started()
     city.open()
     spent = spent_since(before)
-    print(
-        f"first picture: {spent:.0f} ms of the browser, {city.tab.evaluate('sgmInspector.timings.firstPicture'):.0f} ms by the clock"
-    )
+    clock = city.tab.evaluate("sgmInspector.timings.firstPicture")
+    print(f"first picture: {spent:.0f} ms of the browser, {clock:.0f} ms by the clock")
     assert spent <= 2000
