@@ -2,9 +2,9 @@
 
 python -m speed.suspects runs/point runs/doom runs/safety --out results/suspects
 
-Every memory.sgm of the folders is ranked as it was built and as it is now, after cleanup. The ranking does not know where
-nodes are; what is true is told by their positions. An edge is false if its ends are farther apart than the benchmark takes
-for near: PointEnv over 15 steps by the true way, ViZDoom over 200 map units, SafetyGym over 1.2 m.
+Every memory.sgm of the folders is ranked as it was built and as it is now, after cleanup. The ranking does not know
+where nodes are; what is true is told by their positions. An edge is false if its ends are farther apart than the
+benchmark takes for near: PointEnv over 15 steps by the true way, ViZDoom over 200 map units, SafetyGym over 1.2 m.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def far_apart(name: str, starts: Floats, ends: Floats) -> Bools:
 
 def false_edges(name: str, memory: sgm.SparseGraphicalMemory) -> Bools:
     """(E,) which of the edges that stand are false."""
-    places = np.asarray(memory.attributes["position"], np.float64)[:, :2]
+    places = np.asarray(memory.attributes["position" if "position" in memory.attributes else "pose"], np.float64)[:, :2]
     return far_apart(name, places[memory.edges().source], places[memory.edges().target])
 
 
@@ -88,21 +88,51 @@ def measured(folders: Sequence[Path]) -> list[dict[str, Any]]:
     return rows
 
 
+def pooled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """A row for each benchmark and stage: sums of edges, and means over memories of the shares."""
+    found = []
+    for name, stage in dict.fromkeys((row["benchmark"], row["stage"]) for row in rows):
+        mine = [row for row in rows if (row["benchmark"], row["stage"]) == (name, stage)]
+        means = {
+            key: float(np.mean(known)) if (known := [row[key] for row in mine if row[key] is not None]) else None
+            for key in ("chance", "first", "most", "auc")
+        }
+        sums = {key: sum(row[key] for row in mine) for key in ("edges", "false")}
+        found.append({"benchmark": name, "stage": stage, "memories": len(mine), **sums, **means})
+    return found
+
+
+def show(rows: Sequence[dict[str, Any]]) -> None:
+    """Print rows as a table."""
+    print(f"{'benchmark':<10} {'stage':<8} {'edges':>7} {'false':>6} {'chance':>7} {f'first {FIRST}':>9} {'AUC':>6}")
+    for row in rows:
+        chance, first = (f"{100 * row[name]:.1f} %" for name in ("chance", "first"))
+        auc = "–" if row["auc"] is None else f"{row['auc']:.2f}"
+        counts = f"{row['edges']:>7} {row['false']:>6}"
+        print(f"{row['benchmark']:<10} {row['stage']:<8} {counts} {chance:>7} {first:>9} {auc:>6}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs, or memory files, named after the benchmark")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", help="folders of runs, or memory files, named after the benchmark"
+    )
     parser.add_argument("--out", type=Path, help="folder for results.json")
     options = parser.parse_args(arguments)
     rows = measured(options.runs)
-    print(f"{'benchmark':<10} {'stage':<8} {'edges':>6} {'false':>6} {'chance':>7} {f'first {FIRST}':>9} {'AUC':>6}")
-    for row in rows:
-        shares = [f"{100 * row[name]:.1f} %" for name in ("chance", "first")]
-        auc = "–" if row["auc"] is None else f"{row['auc']:.2f}"
-        print(f"{row['benchmark']:<10} {row['stage']:<8} {row['edges']:>6} {row['false']:>6} {shares[0]:>7} {shares[1]:>9} {auc:>6}")
+    show(rows)
+    show(pooled(rows))
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
-        facts = {"schema": 1, **provenance("python -m speed.suspects"), "first": FIRST, "far": FAR, "rows": rows}
+        facts = {
+            "schema": 1,
+            **provenance("python -m speed.suspects"),
+            "first": FIRST,
+            "far": FAR,
+            "pooled": pooled(rows),
+            "rows": rows,
+        }
         write_json(options.out / "results.json", facts)
         print(f"wrote {options.out / 'results.json'}")
 

@@ -1,6 +1,7 @@
 """A memory file that is looked at while others write it: read again when it changes, in short reads.
 
-Nothing is held open. Whether the file has changed is seen from the size and time of the file and of its write-ahead log.
+Nothing is held open. Whether the file has changed is seen from the size and time of the file and of its write-ahead
+log.
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ class Live:
     def poll(self) -> list[Message]:
         """Read the file again if it looks changed; what is to be told.
 
-        What was added is read at once. Whether all of the file is still whole is seen a moment later: writers add to the
-        log beside the file, and where the file itself was touched anything may have happened to it.
+        What was added is read at once. Whether all of the file is still whole is seen a moment later: writers add to
+        the log beside the file, and where the file itself was touched anything may have happened to it.
         """
         now = stamp(self.path)
         if now != self._stamp:

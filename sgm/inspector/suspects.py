@@ -13,10 +13,10 @@ from .view import GUARDED, View
 Ints = NDArray[np.int64]
 
 TEXT = (
-    "Edges that stand, the most suspicious first. Places that are near each other are near the same others, so an edge is "
-    "suspicious if its ends have few of their neighbours in common. What tries have shown counts: every failure against it, "
-    "every success for it; and so does own motion: episodes that went through it, or round it in two edges. Nobody has said "
-    "which edges are wrong: look at both images, and try them."
+    "Edges that stand, the most suspicious first. Places that are near each other are near the same others, so an edge "
+    "is suspicious if its ends have few of their neighbours in common. What tries have shown counts: every failure "
+    "against it, every success for it; and so does own motion: episodes that went through it, or round it in two edges. "
+    "Nobody has said which edges are wrong: look at both images, and try them."
 )
 BACKED = 10.0  # times that an edge is less suspicious if own motion backs it
 _PART = 4096  # edges that are looked at together
@@ -44,9 +44,9 @@ def of_edge(view: View, edge: int) -> dict[str, Any] | None:
 class Ranking:
     """Every edge that stands, by how suspicious it is.
 
-    The odds that an edge is wrong begin with the share of neighbours that its ends do not have in common, are multiplied
-    by (1 + failures) / (1 + successes), and divided by BACKED where own motion backs it. The score is these odds as a number
-    from 0 to 1; it orders edges, and is not a probability.
+    The odds that an edge is wrong begin with the share of neighbours that its ends do not have in common, are
+    multiplied by (1 + failures) / (1 + successes), and divided by BACKED where own motion backs it. The score is these
+    odds as a number from 0 to 1; it orders edges, and is not a probability.
 
     Attributes:
         edges: (S,) which edges of the table stand.

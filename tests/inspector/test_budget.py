@@ -28,8 +28,8 @@ import sgm.inspector
 from tests.inspector.client import ask
 with sgm.inspector.serve(sys.argv[1]) as server:
     last = server.live.view.memory.nodes.size - 1
-    for path in ("summary", "graph", "state?at=10", "state?at=900", f"plan?from=0&to={last}", f"why?from=0&to={last}", "suspects",
-                 "components", "events", "node/5", "image/5"):
+    for path in ("summary", "graph", "state?at=10", "state?at=900", f"plan?from=0&to={last}", f"why?from=0&to={last}",
+                 "suspects", "components", "events", "node/5", "image/5"):
         assert ask(server.url, "/api/" + path, Accept_Encoding="gzip").status == 200, path
     with open("/proc/self/statm") as file:
         print(int(file.read().split()[1]) * __import__("os").sysconf("SC_PAGE_SIZE"))
@@ -51,7 +51,9 @@ def test_the_map_takes_at_most_600_kilobytes(path):
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="resident memory is read as Linux tells it")
 def test_the_server_stays_below_250_megabytes(path):
-    done = subprocess.run([sys.executable, "-c", PROBE, str(path)], capture_output=True, text=True, cwd=ROOT, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, str(path)], capture_output=True, text=True, cwd=ROOT, check=True
+    )
     assert int(done.stdout) <= 250_000_000
 
 

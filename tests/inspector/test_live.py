@@ -48,8 +48,8 @@ def path(tmp_path) -> Path:
 
 def start_writer(path) -> subprocess.Popen:
     writer = subprocess.Popen(
-        [sys.executable, "-c", WRITER, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, cwd=ROOT,
+        [sys.executable, "-c", WRITER, str(path)], text=True, cwd=ROOT,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     assert writer.stdout.readline() == "open\n"
     return writer

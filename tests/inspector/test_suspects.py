@@ -44,7 +44,9 @@ def wormhole():
     points = np.concatenate([random.uniform(0, 4, (30, 2)), random.uniform(100, 104, (30, 2))])
     steps = np.linalg.norm(points[:, None] - points, axis=-1).astype(np.float32)
     steps[3, 40] = 1.0
-    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(steps), criterion="none", max_dist=3.0, k=6, policy=sgm.Belief())
+    memory = sgm.SparseGraphicalMemory(
+        sgm.TableDistance(steps), criterion="none", max_dist=3.0, k=6, policy=sgm.Belief()
+    )
     memory.extend(np.arange(60))
     return memory
 
