@@ -102,7 +102,7 @@ def _shelves(boxes: Floats) -> Floats:
 
 def beside_neighbours(places: Floats, source: Ints, target: Ints) -> Floats:
     """The places with those that are not finite put in the middle of their neighbours', or in the middle of all."""
-    known: NDArray[np.bool_] = np.isfinite(places).all(axis=1)
+    known = np.asarray(np.isfinite(places).all(axis=1))
     if known.all():
         return places
     filled = np.where(known[:, None], places, places[known].mean(axis=0) if known.any() else 0.0)

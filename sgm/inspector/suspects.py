@@ -15,7 +15,7 @@ Ints = NDArray[np.int64]
 TEXT = (
     "Edges that stand, the most suspicious first. Places that are near each other are near the same others, so an edge "
     "is suspicious if its ends have few of their neighbours in common. What tries have shown counts: every failure "
-    "against it, every success for it; and so does own motion: episodes that went through it, or round it in two edges. "
+    "against it, every success for it; so does own motion: episodes that went through it, or round it in two edges. "
     "Nobody has said which edges are wrong: look at both images, and try them."
 )
 BACKED = 10.0  # times that an edge is less suspicious if own motion backs it

@@ -119,3 +119,19 @@ def test_the_measurement_runs_on_memories_of_the_benchmarks_and_writes_its_resul
         assert 0 <= row["chance"] <= 1 and 0 <= row["first"] <= row["most"] + 1e-9 and row["edges"] > 100
     with pytest.raises(sgm.SGMError, match="no run of a benchmark"):
         measuring.measured([tmp_path])
+
+
+def test_the_table_of_the_documentation_is_that_of_the_results():
+    from pathlib import Path
+
+    root = Path(__file__).parents[2]
+    rows = json.loads((root / "results" / "suspects" / "results.json").read_text())["pooled"]
+    text = (root / "docs" / "inspector.md").read_text().split("<!-- suspects -->\n")[1].split("<!-- end -->")[0]
+    names = {"point": "PointEnv", "doom": "ViZDoom", "safety": "SafetyGym"}
+    stages = {"built": "as built", "cleaned": "cleaned"}
+    expected = [
+        f"| {names[row['benchmark']]}, {stages[row['stage']]} | {row['memories']} | {row['edges']:,} | "
+        f"{100 * row['chance']:.1f} % | {100 * row['first']:.1f} % | {row['auc']:.2f} |"
+        for row in rows
+    ]
+    assert text.strip().splitlines()[2:] == expected
