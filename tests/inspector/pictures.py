@@ -92,7 +92,7 @@ def main() -> None:
     made = provenance("python -m tests.inspector.pictures " + shlex.join(sys.argv[1:]))
     made["versions"]["chromium"] = version
     made["memories"] = {"map, why": source(given.point), "edge, suspects": source(given.images)}
-    (given.out / "results.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    (given.out / "run.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
