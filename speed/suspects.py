@@ -118,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "runs", type=Path, nargs="+", help="folders of runs, or memory files, named after the benchmark"
     )
-    parser.add_argument("--out", type=Path, help="folder for results.json")
+    parser.add_argument("--out", type=Path, help="folder for suspects.json")
     options = parser.parse_args(arguments)
     rows = measured(options.runs)
     show(rows)
@@ -133,8 +133,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             "pooled": pooled(rows),
             "rows": rows,
         }
-        write_json(options.out / "results.json", facts)
-        print(f"wrote {options.out / 'results.json'}")
+        write_json(options.out / "suspects.json", facts)
+        print(f"wrote {options.out / 'suspects.json'}")
 
 
 if __name__ == "__main__":

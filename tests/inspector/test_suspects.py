@@ -111,7 +111,7 @@ def test_the_measurement_runs_on_memories_of_the_benchmarks_and_writes_its_resul
     data = Path(__file__).parents[1] / "data" / "inspector"
     files = [str(data / f"{name}.sgm") for name in ("point", "doom", "safety")]
     measuring.main([*files, "--out", str(tmp_path)])
-    results = json.loads((tmp_path / "results.json").read_text())
+    results = json.loads((tmp_path / "suspects.json").read_text())
     assert [(row["benchmark"], row["stage"]) for row in results["rows"]] == [
         (name, stage) for name in ("point", "doom", "safety") for stage in ("built", "cleaned")
     ]
@@ -125,7 +125,7 @@ def test_the_table_of_the_documentation_is_that_of_the_results():
     from pathlib import Path
 
     root = Path(__file__).parents[2]
-    rows = json.loads((root / "results" / "suspects" / "results.json").read_text())["pooled"]
+    rows = json.loads((root / "results" / "suspects" / "suspects.json").read_text())["pooled"]
     text = (root / "docs" / "inspector.md").read_text().split("<!-- suspects -->\n")[1].split("<!-- end -->")[0]
     names = {"point": "PointEnv", "doom": "ViZDoom", "safety": "SafetyGym"}
     stages = {"built": "as built", "cleaned": "cleaned"}
