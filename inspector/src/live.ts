@@ -6,21 +6,28 @@ export function listenToFile(app: App): void {
   let lost = false;
   const said = (event: Event) => JSON.parse((event as MessageEvent<string>).data) as { version?: string; text?: string };
 
-  const refresh = async (text: string, version?: string) => {
-    if (version !== undefined && version === app.summary.version) return;
-    try {
-      await app.load();
-      await app.show(true);
-      app.say(text);
-    } catch (fault) {
-      app.say((fault as Error).message, "fault");
-    }
+  let loading: Promise<void> = Promise.resolve();
+  let wanted = 0;
+
+  /** Loads again after what is loading now; of many changes in a row only the last is loaded. */
+  const refresh = (text: string, version?: string) => {
+    const mine = ++wanted;
+    loading = loading.then(async () => {
+      if (mine !== wanted || (version !== undefined && version === app.summary.version)) return;
+      try {
+        await app.load();
+        await app.show(true);
+        app.say(text);
+      } catch (fault) {
+        app.say((fault as Error).message, "fault");
+      }
+    });
   };
   const clock = () => new Date().toTimeString().slice(0, 8);
 
-  news.addEventListener("hello", (event) => void refresh("The inspector answers again; this is the file's new state.", said(event).version));
-  news.addEventListener("change", (event) => void refresh(`The file changed at ${clock()}; this is its new state.`, said(event).version));
-  news.addEventListener("back", () => void refresh(`The file is back, as of ${clock()}.`));
+  news.addEventListener("hello", (event) => refresh("The inspector answers again; this is what it has now.", said(event).version));
+  news.addEventListener("change", (event) => refresh(`The file changed at ${clock()}; this is its new state.`, said(event).version));
+  news.addEventListener("back", () => refresh(`The file is back, as of ${clock()}.`));
   for (const kind of ["gone", "damaged"]) {
     news.addEventListener(kind, (event) => app.say(said(event).text ?? `The file is ${kind}.`, "fault"));
   }
@@ -29,7 +36,7 @@ export function listenToFile(app: App): void {
     lost = true;
   });
   news.addEventListener("open", () => {
-    if (lost) app.say("The inspector answers again.");
+    if (lost) app.summary.version = ""; // a new server: whatever it has is loaded, with its token
     lost = false;
   });
 }
