@@ -443,3 +443,18 @@ def test_colour_is_never_alone(point):
     assert 'stroke-dasharray="5 4"' in page.tab.inner_html("#legend")  # removed
     page.go("screen=edge&edge=" + places(_)[5].split("edge=")[1])
     assert "✕ removed" in page.fact("state")
+
+
+def test_a_server_that_ends_and_starts_again_is_noticed_and_its_state_is_loaded(browser, tmp_path):
+    from sgm.inspector import serve
+
+    path = copied("point", tmp_path)
+    with inspected(browser, path) as page, serve(path) as first:
+        page.url, port = first.url.rstrip("/"), int(first.url.rstrip("/").rsplit(":", 1)[1])
+        page.open("screen=map")
+        first.close()
+        page.tab.wait_for_selector("#message.fault")
+        assert "does not answer" in page.text("#message")
+        with serve(path, port=port):
+            page.tab.wait_for_selector("#message.news")
+            assert "answers again" in page.text("#message")
