@@ -24,6 +24,13 @@ FLAGS = [
 ]  # fmt: skip
 LAPTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
+# Every screen with something on it, in the PointEnv memory.
+PLACES = [
+    "screen=map", "screen=map&colour=evidence", "screen=map&colour=visits", "screen=node&node=3",
+    "screen=edge&edge={edge}", "screen=edge&edge={removed}", "from=0&to=40", "screen=why&from=0&to=40",
+    "screen=suspects&suspect=1", "screen=components",
+    "screen=time&at=40", "screen=compare", "screen=episode", "screen=episode&episode=0&step=5", "screen=guarantee",
+]  # fmt: skip
 
 
 @contextmanager
@@ -155,3 +162,11 @@ def copied(world: str, folder: Path) -> Path:
 def load(path: Path) -> sgm.SparseGraphicalMemory:
     """The memory of a file, to look at."""
     return sgm.SparseGraphicalMemory.load(path, None)
+
+
+def places(path: Path) -> list[str]:
+    """An address of every screen with something on it."""
+    memory = load(path)
+    edges, removed = memory.edges(), memory.removed()
+    one = {"edge": f"{edges.source[0]}-{edges.target[0]}", "removed": f"{removed.source[0]}-{removed.target[0]}"}
+    return [place.format(**one) for place in PLACES]

@@ -1,9 +1,7 @@
-"""The page in a real browser: keys, links, files, live changes, writing, hostile text, and who can use it."""
+"""The page in a real browser: keys, links, files, two memories, and what it does without positions or WebGL."""
 
 from __future__ import annotations
 
-import json
-import re
 import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -12,31 +10,12 @@ import numpy as np
 import pytest
 
 import sgm
-from tests.inspector import browser as browsers
-from tests.inspector.browser import copied, inspected, load
-from tests.inspector.worlds import Straight, plane
+from tests.inspector.browser import copied, inspected, load, places
+from tests.inspector.worlds import Straight
 
-AXE = Path(__file__).parents[2] / "inspector" / "node_modules" / "axe-core" / "axe.min.js"
 SCREENS = [
     "map", "node", "edge", "plan", "why", "suspects", "components", "time", "compare", "episode", "guarantee",
 ]  # fmt: skip
-PLACES = [
-    "screen=map", "screen=map&colour=evidence", "screen=map&colour=visits", "screen=node&node=3",
-    "screen=edge&edge={edge}", "screen=edge&edge={removed}", "from=0&to=40", "screen=why&from=0&to=40",
-    "screen=suspects&suspect=1", "screen=components",
-    "screen=time&at=40", "screen=compare", "screen=episode", "screen=episode&episode=0&step=5", "screen=guarantee",
-]  # fmt: skip
-
-
-def places(path: Path) -> list[str]:
-    """An address of every screen with something on it."""
-    memory = load(path)
-    edges, removed = memory.edges(), memory.removed()
-    one = {"edge": f"{edges.source[0]}-{edges.target[0]}", "removed": f"{removed.source[0]}-{removed.target[0]}"}
-    return [place.format(**one) for place in PLACES]
-
-
-# -- keys and links -------------------------------------------------------------------------------------------------
 
 
 def test_the_tabs_are_walked_with_arrow_keys_and_each_shows_its_screen(point):
@@ -168,9 +147,6 @@ def test_an_address_that_names_nothing_gives_a_sentence_or_the_map(point, place)
     assert page.text()
 
 
-# -- files ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_png_is_the_view_and_the_svg_is_the_plan(point):
     page, path = point
     page.open("from=0&to=40")
@@ -194,9 +170,6 @@ def test_without_a_plan_the_svg_button_says_what_is_missing(point):
     page.open()
     page.tab.click("#svg")
     assert "Choose a start and a goal" in page.text("#message")
-
-
-# -- two memories, no positions, no WebGL -----------------------------------------------------------------------------
 
 
 def test_two_memories_of_one_stream_are_compared_and_drawn(browser, tmp_path):
@@ -258,203 +231,3 @@ def test_a_lost_graphics_context_does_not_end_the_map(point):
     page.tab.wait_for_selector("#message.fault")
     assert page.tab.evaluate("sgmInspector.timings.renderer") == "canvas2d"
     assert len(np.unique(page.png().reshape(-1, 3), axis=0)) > 10
-
-
-# -- live and written -----------------------------------------------------------------------------------------------
-
-
-def test_a_change_of_the_file_comes_to_the_page_by_itself(point):
-    page, path = point
-    page.open("screen=map")
-    with sgm.SparseGraphicalMemory.open(path, None) as memory:
-        edges = memory.edges()
-        u, v = int(edges.source[0]), int(edges.target[0])
-        before = len(memory.removed().source)
-        memory.remove(u, v)
-        page.tab.wait_for_function(
-            "count => document.querySelector('#counts').innerText.endsWith(`${count} removed`)", arg=before + 1
-        )
-    assert "changed" in page.text("#message")
-
-
-def test_a_file_that_is_gone_damaged_and_back_is_a_line_on_the_page_each_time(point):
-    page, path = point
-    page.open("screen=map")
-    kept = path.read_bytes()
-    path.unlink()
-    page.tab.wait_for_selector("#message.fault")
-    gone = page.text("#message")
-    path.write_bytes(b"this is no memory" * 100)
-    page.tab.wait_for_function(
-        "gone => document.querySelector('#message.fault span')?.innerText !== gone",
-        arg=gone.removesuffix(" ✕"),
-    )
-    assert page.tab.locator("#panel h2").inner_text() == "Map"
-    path.write_bytes(kept)
-    page.tab.wait_for_selector("#message.news")
-    assert page.click(0).text("#panel h2").startswith("Node")
-
-
-def test_reading_is_the_default_and_then_no_edge_can_be_removed(point):
-    page, path = point
-    page.open(places(path)[4])
-    assert "Remove edge" not in page.text()
-
-
-def test_with_write_an_edge_is_removed_and_restored_after_a_question(browser, tmp_path):
-    path = copied("point", tmp_path)
-    edges = load(path).edges()
-    u, v = int(edges.source[0]), int(edges.target[0])
-    with inspected(browser, path, write=True) as page:
-        page.open(f"screen=edge&edge={u}-{v}")
-        page.tab.click("text=Remove edge")
-        page.tab.click("#confirm >> text=Cancel")
-        assert "stands" in page.fact("state")
-        page.tab.click("text=Remove edge")
-        page.tab.click("#confirm button.danger")
-        page.tab.wait_for_selector("text=Restore edge")
-        assert "removed" in page.fact("state")
-        assert load(path).events().kind[-1] == "removed"
-        page.tab.click("text=Restore edge")
-        page.tab.click("#confirm button.danger")
-        page.tab.wait_for_selector("text=Remove edge")
-        assert list(load(path).events().kind[-2:]) == ["removed", "restored"]
-        assert not page.faults
-
-
-# -- safe -----------------------------------------------------------------------------------------------------------
-
-
-def test_hostile_text_in_a_memory_is_text(browser, tmp_path):
-    evil = "<img src=x onerror=window.hit=1><script>window.hit=1</script>"
-    path = tmp_path / "<b onload=window.hit=1>.sgm"
-    memory = plane(40)
-    memory.attributes[evil] = np.zeros(40)
-    memory.save(path)
-    said = {"schema": 1, "applies": None, "reason": evil}
-    path.with_suffix(".guarantee.json").write_text(json.dumps(said), encoding="utf-8")
-    with inspected(browser, path) as page:
-        for place in ("screen=node&node=3", "screen=map", f"screen=episode&episode={evil}", "screen=suspects"):
-            page.open(place)
-            assert page.tab.evaluate("window.hit") is None
-        for place in ("screen=node&node=3", "screen=guarantee"):
-            page.open(place)
-            assert evil in page.text()
-        assert page.tab.evaluate("window.hit") is None
-        assert page.tab.locator("#panel script, header b, #panel img").count() == 0
-        assert not page.faults
-
-
-def test_the_page_asks_nobody_but_its_server_and_breaks_no_content_policy(world):
-    page, _ = world
-    page.open("screen=suspects")
-    page.open("screen=episode&episode=0")
-    assert page.asked
-    assert all(address.startswith((page.url, "data:", "blob:", "about:")) for address in page.asked)
-    assert not page.faults
-
-
-# -- for everybody --------------------------------------------------------------------------------------------------
-
-
-def audit(page) -> list[str]:
-    """What axe-core finds on the page."""
-    page.tab.evaluate(AXE.read_text(encoding="utf-8") + "; undefined")
-    found = page.tab.evaluate("axe.run(document, {resultTypes: ['violations']})")
-    return [f"{one['id']}: {one['help']}: {node['html']}" for one in found["violations"] for node in one["nodes"]]
-
-
-needs_axe = pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: npm ci in inspector/")
-
-
-@needs_axe
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [browsers.LAPTOP, browsers.PHONE], ids=["laptop", "phone"])
-def test_axe_finds_no_violation_on_any_screen(browser, tmp_path, scheme, size):
-    path = copied("point", tmp_path)
-    with inspected(browser, path, write=True, color_scheme=scheme, viewport=size) as page:
-        for place in places(path):
-            page.open(place)
-            assert audit(page) == [], place
-        page.tab.keyboard.press("?")
-        assert audit(page) == []
-
-
-@needs_axe
-def test_axe_finds_no_violation_where_there_are_images(world):
-    page, _ = world
-    for place in ("screen=suspects", "screen=node&node=0", "screen=episode&episode=0&step=3"):
-        page.open(place)
-        assert audit(page) == [], place
-
-
-@pytest.mark.parametrize("width", [360, 390, 768, 1024, 1280, 1920])
-def test_nothing_sticks_out_of_the_window(browser, tmp_path, width):
-    path = copied("safety", tmp_path)
-    with inspected(browser, path, viewport={"width": width, "height": 800}) as page:
-        for place in ("screen=map", "screen=suspects", "screen=episode&episode=0", "screen=guarantee"):
-            page.open(place)
-            assert page.tab.evaluate("document.documentElement.scrollWidth") <= width
-            box = page.tab.locator("#above").bounding_box()
-            assert box["width"] > 0.45 * width or box["width"] > 330
-            assert box["height"] > 200
-
-
-def test_dark_and_light_follow_the_system(browser, tmp_path):
-    path = copied("point", tmp_path)
-    shades = {}
-    for scheme in ("light", "dark"):
-        with inspected(browser, path, color_scheme=scheme) as page:
-            page.open()
-            shades[scheme] = (
-                page.png()[2, 2].mean(),
-                page.tab.evaluate("getComputedStyle(document.body).backgroundColor"),
-            )
-            page.tab.emulate_media(color_scheme="dark" if scheme == "light" else "light")
-            page.tab.wait_for_timeout(200)
-            assert abs(page.png()[2, 2].mean() - shades[scheme][0]) > 100
-    assert shades["light"][0] > 200 > 60 > shades["dark"][0]
-
-
-def test_the_camera_jumps_where_motion_is_unwanted_and_slides_elsewhere(browser, tmp_path):
-    path = copied("point", tmp_path)
-    watch = """async () => {
-        const camera = sgmInspector.camera, seen = new Set();
-        camera.zoom(6, 100, 100);
-        document.querySelector('#fit').click();
-        const end = performance.now() + 1500;
-        while (performance.now() < end) { seen.add(camera.scale); await new Promise(requestAnimationFrame) }
-        return seen.size;
-    }"""
-    for motion, most in (("reduce", 1), ("no-preference", 1000)):
-        with inspected(browser, path, reduced_motion=motion) as page:
-            page.open()
-            assert page.tab.evaluate(watch) <= most
-            if motion != "reduce":
-                page.open()
-                assert page.tab.evaluate(watch) > 1
-
-
-def test_colour_is_never_alone(point):
-    page, _ = point
-    page.open("colour=evidence")
-    widths = re.findall(r'stroke-width="([\d.]+)"', page.tab.inner_html("#legend"))
-    assert len(set(widths)) >= 3
-    assert 'stroke-dasharray="5 4"' in page.tab.inner_html("#legend")  # removed
-    page.go("screen=edge&edge=" + places(_)[5].split("edge=")[1])
-    assert "✕ removed" in page.fact("state")
-
-
-def test_a_server_that_ends_and_starts_again_is_noticed_and_its_state_is_loaded(browser, tmp_path):
-    from sgm.inspector import serve
-
-    path = copied("point", tmp_path)
-    with inspected(browser, path) as page, serve(path) as first:
-        page.url, port = first.url.rstrip("/"), int(first.url.rstrip("/").rsplit(":", 1)[1])
-        page.open("screen=map")
-        first.close()
-        page.tab.wait_for_selector("#message.fault")
-        assert "does not answer" in page.text("#message")
-        with serve(path, port=port):
-            page.tab.wait_for_selector("#message.news")
-            assert "answers again" in page.text("#message")
