@@ -75,6 +75,8 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
         if name in given[:1]:
             fit_commands.add_arguments(name, command)
 
+    _add_inspect(commands)
+
     table = commands.add_parser("table", help="a table of the paper, ours beside the paper's")
     _add_table(table)
 
@@ -135,6 +137,64 @@ def _add_files(commands: Any) -> None:
     export.add_argument("--out", type=Path, help="file to write (default: the memory file's name, other ending)")
     export.add_argument("--unfiltered", action="store_true", help="the graph as before the k-nearest filter")
     export.set_defaults(run=_export)
+
+
+_INSPECT = """Open a page in the browser that shows a memory: the map, plans, why a plan is not shorter, which
+edges are suspicious, what happened when. The page is served on this machine alone and only reads
+the file, which may be written meanwhile. Ctrl-C ends it.
+
+What to give: a memory file (FILE.sgm); the folder of an agent (agent.save, sgm fit), which has its
+memory.sgm; or the folder of a run (sgm run), of whose memories the first sparse one is taken and
+the others are listed.
+
+An address may say what to show: http://127.0.0.1:8460/#from=3&to=70 is the plan from node 3 to
+node 70."""
+
+
+def _add_inspect(commands: Any) -> None:
+    """The command that opens the inspector."""
+    inspect = commands.add_parser(
+        "inspect", help="a page that shows what a memory will do, why, and which edges are wrong"
+    )
+    inspect.formatter_class = argparse.RawDescriptionHelpFormatter
+    inspect.description = _INSPECT
+    add = inspect.add_argument
+    add("file", type=Path, metavar="FILE_OR_AGENT_OR_RUN", help="a memory file, agent folder or run folder")
+    add(
+        "second",
+        type=Path,
+        nargs="?",
+        metavar="SECOND",
+        help="a memory of the same stream: which edges are other in it",
+    )
+    add(
+        "--port",
+        type=int,
+        metavar="N",
+        help="where to listen; 0: any port that is free (default: 8460, or any if it is taken)",
+    )
+    add(
+        "--host",
+        default="127.0.0.1",
+        metavar="H",
+        help="the address to listen at. Others than %(default)s, the default, let other machines look",
+    )
+    add("--no-browser", action="store_true", help="only print the address")
+    add("--write", action="store_true", help="let the page remove and restore edges; each time is an event in the file")
+    inspect.set_defaults(run=_inspect)
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    from sgm.inspector.server import run
+
+    run(
+        options.file,
+        options.second,
+        port=options.port,
+        host=options.host,
+        browser=not options.no_browser,
+        write=options.write,
+    )
 
 
 def _add_benchmarks(parser: argparse.ArgumentParser) -> None:

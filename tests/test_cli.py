@@ -119,6 +119,18 @@ def test_the_demonstration_ends_with_a_plan_that_no_wall_blocks(tmp_path, capsys
     assert len(memory.removed().source) >= 1
 
 
+def test_the_demonstration_leaves_a_memory_to_look_at_and_says_how(tmp_path, capsys):
+    from sgm.navigation.beside import read_floor, read_guarantee
+
+    assert main(["demo", "--out", str(tmp_path)]) == 0
+    path = tmp_path / "memory.sgm"
+    assert capsys.readouterr().out.rstrip().endswith(f"\nsgm inspect {path}")
+    memory, floor = sgm.SparseGraphicalMemory.load(path, None), read_floor(path)
+    assert memory.attributes["position"].shape == (len(memory), 2)
+    assert floor.axes == "rc" and floor.lines.max() == 55 and len(floor.lines) > 10
+    assert read_guarantee(path)["conditions"]["no edge has been removed by cleanup"] is False
+
+
 def test_the_demonstration_without_matplotlib_says_so_before_it_works(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["demo", "--out", str(tmp_path / "demo")]) == 2

@@ -25,6 +25,7 @@ from .options import check_values, option, seed, steps
 from .results import piece_name
 from .runs import RunFolder
 from .seeds import Purpose, seed_for
+from .shown import Shown
 
 Row = dict[str, Any]
 
@@ -154,6 +155,7 @@ class Benchmark:
         breakdown: (piece, evaluation) to what else a row says of an evaluation.
         summary: (run folder, folders of pieces) to what else `results.json` says.
         record: (piece, method, memory file, last row): keeps what figures need after every stage.
+        shown: what there is to see of memories and episodes: places, images, walls.
         figure_data: keeps what figures need of a finished piece.
         has_figure_data: whether that is there.
         check: raises what is wrong with settings, before any work is done.
@@ -197,6 +199,7 @@ class Benchmark:
     breakdown: Callable[[Piece, Any], Row] = _no_facts
     summary: Callable[[Path, Sequence[Path]], Row] = _no_facts
     record: Callable[[Piece, str, Path, Row], None] = _nothing
+    shown: Shown = dataclasses.field(default_factory=Shown)
     figure_data: Callable[[Piece], None] = _nothing
     has_figure_data: Callable[[Piece], bool] = lambda _: True
     check: Callable[[Any], None] = _nothing
@@ -306,6 +309,7 @@ class Piece:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MemoryWarning)
             memory = build(self)
+        self.benchmark.shown.decorate(self, memory)
         for warning in memory.stats().warnings:
             self.say(f"warning: {method}: {warning}")
         return memory

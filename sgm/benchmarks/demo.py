@@ -14,7 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 import sgm
+from sgm.envs.outlines import outline
 from sgm.envs.point.mazes import Maze, load_maze
+from sgm.navigation.beside import FLOOR, GUARANTEE, Floor, write_floor, write_guarantee
+from sgm.navigation.guarantee import guarantee
 
 from . import plots
 from .provenance import provenance
@@ -53,7 +56,7 @@ def first_blocked_leg(maze: Maze, positions: Positions, nodes: NDArray[np.int64]
 
 
 def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -> Path:
-    """Build, plan, fail, replan, and write `memory.sgm`, `run.json` and `plan.png` to `out`."""
+    """Build, plan, fail, replan, and write `memory.sgm`, what is beside it, `run.json` and `plan.png` to `out`."""
     plots.pyplot()  # without matplotlib there is nothing to show, so the work is not begun
     maze = load_maze("FourRooms", resize=5, thin=True)
     positions = sample_positions(maze, observations, seed)
@@ -80,11 +83,15 @@ def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -
     print(plan)
     out.mkdir(parents=True, exist_ok=True)
     memory.save(out / "memory.sgm")
+    write_floor(out / FLOOR, Floor(outline(maze.walls), "rc", "cells"))
+    write_guarantee(out / GUARANTEE, guarantee(memory, np.arange(observations)))
     (out / "run.json").write_text(
         json.dumps({**provenance(command), "seed": seed, "plan": plan.asdict()}, indent=2) + "\n"
     )
     draw(out / "plan.png", maze, memory, places, (first, plan), positions[[start, goal]])
-    print(f"wrote {out / 'plan.png'} and {out / 'memory.sgm'} (sgm info {out / 'memory.sgm'})")
+    print(
+        f"wrote {out / 'plan.png'} and {out / 'memory.sgm'}; to look at the memory:\nsgm inspect {out / 'memory.sgm'}"
+    )
     return out / "plan.png"
 
 

@@ -12,7 +12,7 @@ import contextlib
 import dataclasses
 import importlib.util
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 import sgm
 from sgm.errors import MissingExtra
-from sgm.navigation import Cleaner, Evaluation, run_episodes
+from sgm.navigation import Cleaner, Evaluation, Recorder, run_episodes
 
 from . import page, tables
 from .base import Benchmark, Draws, Piece, Row, piece_folder
@@ -29,6 +29,7 @@ from .provenance import provenance
 from .results import StateFile, claim_folder, find_pieces, write_json
 from .runs import SCHEMA
 from .seeds import Purpose
+from .shown import keep_episodes
 from .threads import one_thread
 
 
@@ -166,6 +167,8 @@ class Run:
                 memory = piece.load(chain.memory_file(state), policy)
         stages = spec.stages(self.settings.schedule)
         cleaning = _Cleaning(piece, method, memory, 0 if again or state is None else state["done"])
+        if memory is not None:
+            self.benchmark.shown.write_floor(piece, chain.folder)
         for phase, steps in stages:
             known = state is not None and _is_done(state, (phase, steps))
             if known and not again:
@@ -180,7 +183,11 @@ class Run:
             if known:
                 continue
             about = {**chain.facts, "phase": phase, "cleanup_steps": steps, "cleanup_seconds": seconds}
-            rows = [*(state["rows"] if state else []), *self._rows(piece, memory, about)]
+            recorders = [] if memory is None else self._recorders(piece, about)
+            rows = [*(state["rows"] if state else []), *self._rows(piece, memory, about, recorders)]
+            keep_episodes(chain.folder, [*recorders, *cleaning.recorders])
+            if memory is not None and (phase, steps) == stages[-1]:
+                self.benchmark.shown.write_guarantee(piece, method, memory, chain.folder)
             state = chain.save_stage(memory, rows, steps, last=(phase, steps) == stages[-1])
             if memory is not None:
                 self.benchmark.record(piece, method, chain.memory_file(state), rows[-1])
@@ -191,10 +198,21 @@ class Run:
             return piece.build(method)
         path = piece.folder / method / "built.sgm"
         if not path.exists():
+            self.benchmark.shown.write_floor(piece, path.parent)
             piece.build(method).save(path)
         return piece.load(path, policy)
 
-    def _rows(self, piece: Piece, memory: Any, about: Mapping[str, Any]) -> list[Row]:
+    def _agents(self, piece: Piece) -> Sequence[str | None]:
+        """The names of the agents that are evaluated; None where there is one without a name."""
+        return self.benchmark.evaluated(piece) if self.benchmark.agents else [None]
+
+    def _recorders(self, piece: Piece, about: Mapping[str, Any]) -> list[Recorder]:
+        """What records the evaluation of each agent on a stage."""
+        steps = about["cleanup_steps"]
+        text = f"after {steps:,} cleanup steps" if steps else f"before cleanup, {about['phase']}"
+        return self.benchmark.shown.recorders(piece, piece.env, self._agents(piece), text)
+
+    def _rows(self, piece: Piece, memory: Any, about: Mapping[str, Any], recorders: Sequence[Recorder]) -> list[Row]:
         """Evaluate every agent on a stage."""
         graph = {
             "nodes": None if memory is None else len(memory),
@@ -203,9 +221,9 @@ class Run:
             **self.benchmark.facts(piece, memory),
         }
         rows = []
-        for name in self.benchmark.evaluated(piece) if self.benchmark.agents else [None]:
+        for name, recorder in itertools.zip_longest(self._agents(piece), recorders):
             agent = piece.make_agent(about["method"], memory, name=name)
-            result = rollout(agent, piece.env, piece.tasks, progress=self.progress)
+            result = rollout(agent, piece.env, piece.tasks, recorder=recorder, progress=self.progress)
             rows.append(
                 {
                     "environment": self.benchmark.environment(piece),
@@ -243,12 +261,14 @@ def _summary(row: Row) -> str:
 # -- what runs agents --------------------------------------------------------------------------------------------
 
 
-def rollout(agent: Any, env: Any, tasks: Any, *, traces: int = 0, progress: bool = False) -> Evaluation:
+def rollout(
+    agent: Any, env: Any, tasks: Any, *, traces: int = 0, recorder: Recorder | None = None, progress: bool = False
+) -> Evaluation:
     """Run one episode for each task, and record the first `traces` of them; an agent that cleans does so."""
+    how: dict[str, Any] = {"traces": traces, "recorder": recorder, "progress": progress}
     if isinstance(tasks, Draws):
-        how: dict[str, Any] = {"seed": tasks.seed, "options": tasks.options, "traces": traces, "progress": progress}
-        return run_episodes(agent, env, tasks.episodes, **how)
-    return run_episodes(agent, env, tasks=tasks, traces=traces, progress=progress)
+        return run_episodes(agent, env, tasks.episodes, seed=tasks.seed, options=tasks.options, **how)
+    return run_episodes(agent, env, tasks=tasks, **how)
 
 
 class _Cleaning:
@@ -258,6 +278,7 @@ class _Cleaning:
         """Go on with a memory that so many steps have been done with."""
         self.piece, self.method, self.memory, self.done = piece, method, memory, done
         self.cleaner: Cleaner | None = None
+        self.recorders: list[Recorder] = []
 
     def until(self, steps: int) -> float:
         """Clean up to so many steps, with robots that begin anew unless the benchmark is unbroken; the seconds."""
@@ -266,6 +287,8 @@ class _Cleaning:
         limit, env.max_episode_steps = getattr(env, "max_episode_steps", None), None
         try:
             if self.cleaner is None or not benchmark.unbroken:
+                about = f"after {self.done:,} steps" if self.done else ""
+                self.recorders = [benchmark.shown.cleanup_recorder(piece, env, about)]
                 self.cleaner = Cleaner(
                     piece.make_agent(self.method, self.memory, clean=True),
                     env,
@@ -273,6 +296,7 @@ class _Cleaning:
                     options=benchmark.cleanup_reset(piece),
                     goals=benchmark.methods[self.method].goals,
                     episode_steps=benchmark.cleanup_episode(piece),
+                    recorder=self.recorders[0],
                 )
             seconds = self.cleaner.run(steps - self.done, piece.progress).seconds
         finally:

@@ -66,6 +66,11 @@ class Archive:
         """Whether there is such an array."""
         return name in self.names
 
+    def nbytes(self, name: str) -> int:
+        """Bytes that an array takes once it is read, by what the file says."""
+        member = f"{name}.npy"
+        return self._members[member].file_size if self._members else (self.path / member).stat().st_size
+
     def array(self, name: str) -> NDArray[Any]:
         """An array, read-only and mapped from disk, or read where it is compressed."""
         member = f"{name}.npy"

@@ -5,6 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 import sgm
 from sgm.errors import MemoryWarning
 
@@ -19,12 +22,14 @@ class Built(NamedTuple):
         agent: the agent; None without a controller.
         choice: the settings that were chosen and how, ready for JSON.
         why: the reasons, a sentence each; what the memory warns of is among them.
+        rows: (n,) int64 which of the observations it was built over.
     """
 
     memory: sgm.SparseGraphicalMemory
     agent: sgm.Navigator | None
     choice: dict[str, Any]
     why: list[str]
+    rows: NDArray[np.int64]
 
 
 def build(data: sgm.Experience, distance: Any, controller: Any, settings: FitSettings, progress: bool) -> Built:
@@ -38,7 +43,7 @@ def build(data: sgm.Experience, distance: Any, controller: Any, settings: FitSet
         choice = sgm.choose(data, distance, controller, **more)
     why = [*choice.why, *(f"Warning: {each.message}" for each in heard if issubclass(each.category, MemoryWarning))]
     agent = None if controller is None else make_agent(choice.memory, controller)
-    return Built(choice.memory, agent, choice.asdict(), why)
+    return Built(choice.memory, agent, choice.asdict(), why, choice.rows)
 
 
 def make_agent(memory: sgm.SparseGraphicalMemory, controller: Any) -> sgm.Navigator:

@@ -14,12 +14,14 @@ from sgm.benchmarks.provenance import provenance
 from sgm.benchmarks.results import read_object, write_json
 from sgm.benchmarks.seeds import Purpose, seed_for
 from sgm.benchmarks.threads import one_thread
-from sgm.navigation import Cleaner
+from sgm.navigation import Cleaner, Recorder
+from sgm.navigation.beside import FLOOR
 
 from .environment import make_env
 from .folder import BUILT, MEMORY, Agent
 from .report import write_report
 from .settings import CleanupSettings, arguments
+from .shown import keep_episodes, keep_floor, keep_guarantee_of_built, recorder, update_guarantee
 
 PART = 5_000  # environment steps between two writes
 _REMEDY = "start over from the memory as it was built with --no-resume"
@@ -50,15 +52,23 @@ def clean(
         print(f"{state['done']:,} steps of cleanup are done: give more --steps to go on, or --no-resume to start over")
         return write_report(folder)
     if not (folder / BUILT).is_file():
+        keep_guarantee_of_built(folder)
         agent.memory.save(folder / BUILT)
     env, options = make_env(settings.env, settings.envs, arguments(settings.env_arg))
     navigator.clean = True
+    if not (folder / FLOOR).exists():
+        keep_floor(folder, agent.memory, env)
+    recorded: Recorder | None = recorder(agent, "cleanup", f"after {state['done']:,} steps" if state["done"] else "")
     try:
         while state["done"] < settings.steps:
-            state = _part(navigator, env, options, settings, state, progress)
+            state = _part(navigator, env, options, settings, state, progress, recorded)
             agent.memory.save(folder / _name(state["done"]))
             write_json(folder / "cleanup.json", {**provenance(command), **state})
             _take_over(folder, state["done"])
+            update_guarantee(folder, agent.memory)
+            if recorded is not None:
+                keep_episodes(folder, recorded)
+            recorded = None  # the first part tells enough
             print(_line(state), flush=True)
     finally:
         env.close()
@@ -68,7 +78,13 @@ def clean(
 
 
 def _part(
-    navigator: sgm.Navigator, env: Any, options: Any, settings: CleanupSettings, state: dict[str, Any], progress: bool
+    navigator: sgm.Navigator,
+    env: Any,
+    options: Any,
+    settings: CleanupSettings,
+    state: dict[str, Any],
+    progress: bool,
+    recorded: Recorder | None = None,
 ) -> dict[str, Any]:
     """Clean for one part, with robots that begin anew; the state after it."""
     done = state["done"]
@@ -85,6 +101,7 @@ def _part(
             options=options,
             goals=settings.goals,
             episode_steps=settings.episode_steps,
+            recorder=recorded,
         )
         report = cleaner.run(steps, progress)
     memory = navigator.memory

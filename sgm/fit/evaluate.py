@@ -14,12 +14,14 @@ import sgm
 from sgm.benchmarks.provenance import provenance
 from sgm.benchmarks.results import read_object, write_json
 from sgm.benchmarks.threads import one_thread
-from sgm.navigation import wilson
+from sgm.navigation import Recorder, wilson
+from sgm.navigation.beside import FLOOR
 
 from .environment import make_env
 from .folder import Agent, cleanup_steps, evaluations
 from .report import write_report
 from .settings import EvaluateSettings, arguments
+from .shown import keep_episodes, keep_floor, recorder
 
 PART = 100  # episodes between two writes
 AGENT, CONTROLLER = "agent", "controller alone"
@@ -47,9 +49,15 @@ def evaluate(
     methods: dict[str, Any] = {} if kept is None else kept["methods"]
     chosen = {AGENT: navigator, **({CONTROLLER: navigator.controller} if settings.controller else {})}
     env, options = make_env(settings.env, settings.envs, arguments(settings.env_arg))
+    if not (agent.folder / FLOOR).exists():
+        keep_floor(agent.folder, agent.memory, env)
+    cleaned = cleanup_steps(agent.folder)
+    recorded = recorder(agent, "evaluation", f"after {cleaned:,} cleanup steps" if cleaned else "")
     try:
         for name, who in chosen.items():
-            for result in _parts(name, who, env, options, methods, settings, progress):
+            watch = recorded if name == AGENT else None
+            for result in _parts(name, who, env, options, methods, settings, progress, watch):
+                keep_episodes(agent.folder, recorded)
                 methods[name] = result
                 write_json(path, {**about(agent, settings), **provenance(command), "methods": methods})
             print(line(name, methods[name]), flush=True)
@@ -88,9 +96,16 @@ def evaluation_file(agent: Agent, settings: EvaluateSettings) -> Path:
 
 
 def _parts(
-    name: str, who: Any, env: Any, options: Any, methods: dict[str, Any], settings: EvaluateSettings, progress: bool
+    name: str,
+    who: Any,
+    env: Any,
+    options: Any,
+    methods: dict[str, Any],
+    settings: EvaluateSettings,
+    progress: bool,
+    recorded: Recorder | None = None,
 ) -> Any:
-    """What is known after each part of the episodes; a generator."""
+    """What is known after each part of the episodes; a generator. The first part is recorded."""
     known: dict[str, Any] = methods.get(name) or {}
     outcomes, steps, failures = (known.get(field) or [] for field in ("outcomes", "steps", "failures"))
     outcomes, seconds = list(outcomes), known.get("seconds_per_action") or 0.0
@@ -109,6 +124,7 @@ def _parts(
                 options=[*tasks[turn:], *tasks[:turn]] if len(tasks) > 1 else None,
                 max_steps=settings.max_steps,
                 goal_from=settings.goal_from,
+                recorder=recorded if not done else None,
                 progress=progress,
             )
         seconds = (seconds * done + found.seconds_per_action * number) / (done + number)

@@ -3,7 +3,8 @@
 `settings.json`: what was asked for. `fit.json`: the finished stages, each with its facts. `data.npz`: what was
 collected. `memory_distance.safetensors`, `controller.safetensors`, `memory.sgm` and `agent.json`: the agent, see
 `sgm.navigation.folder`; without actions there is no controller and no agent.json. `cleanup.json`: cleanup so far;
-`memory-built.sgm`: the memory before it. `evaluations/`: a file for each. `plans/`, `figures/`, `report.html`.
+`memory-built.sgm`: the memory before it. `floor.json`, `episodes.npz` and `guarantee.json`: what there is to see, see
+`sgm.navigation.beside`. `evaluations/`: a file for each. `plans/`, `figures/`, `report.html`.
 """
 
 from __future__ import annotations
@@ -32,8 +33,11 @@ DISTANCES = {
 DISTANCE, CONTROLLER, MEMORY = "memory_distance.safetensors", "controller.safetensors", "memory.sgm"
 BUILT, DATA, SETTINGS = "memory-built.sgm", "data.npz", "settings.json"
 SEEN = "seen.npz"  # where experience was made
+BUILT_GUARANTEE = "memory-built.guarantee.json"
+_BESIDE = ("floor.json", "episodes.npz", "guarantee.json", BUILT_GUARANTEE)  # see `sgm.navigation.beside`
 _MAY_DIFFER = {"device"}  # settings that a fit may be resumed without
-_FILES = ("fit.json", "agent.json", "cleanup.json", DATA, SEEN, DISTANCE, CONTROLLER, MEMORY, BUILT, "report.html")
+_FACTS = ("fit.json", "agent.json", "cleanup.json", "report.html")
+_FILES = (*_FACTS, DATA, SEEN, DISTANCE, CONTROLLER, MEMORY, BUILT, *_BESIDE)
 _FOLDERS = ("data", "checkpoints", "evaluations", "plans", "cleanup", "figures")
 _CURVE: Shape = {**dict.fromkeys(("lags", "low", "median", "high"), Several(NUMBER)), "others": NUMBER}
 _QUALITY: Shape = {
@@ -44,7 +48,7 @@ _QUALITY: Shape = {
 _STAGE: Shape = {
     "quality": _QUALITY,
     **dict.fromkeys(("seconds", "noise", "far"), NUMBER),
-    **dict.fromkeys(("kind", "source", "digest", "dtype"), TEXT),
+    **dict.fromkeys(("kind", "source", "digest", "dtype", "position"), TEXT),
     **dict.fromkeys(("observations", "episodes", "reach"), COUNT),
     **dict.fromkeys(("shape", "actions", "goals"), Several(COUNT)),
     "why": Several(TEXT),

@@ -16,6 +16,7 @@ import sgm
 from sgm.benchmarks.plots import pyplot
 from sgm.errors import MissingExtra
 
+from . import shown
 from . import source as sources
 from .build import build
 from .distance import distance_curve, distance_report
@@ -124,6 +125,11 @@ class Fit:
             return
         with self._stage("memory") as facts:
             choice = build(data, distance, controller, self.settings, self.progress)
+            shown.decorate(choice.memory, data, choice.rows)
+            if (entry := shown.where(data, self.source, self.settings)) is not None:
+                facts["position"] = entry
+            shown.keep_floor_of(self.out, choice.memory, self.source, self.settings)
+            shown.keep_guarantee(self.out, choice.memory, lambda: data.observations[choice.rows])
             if choice.agent is None:
                 choice.memory.save(self.out / MEMORY)
             else:
@@ -164,7 +170,7 @@ class Fit:
 
     def _next_steps(self) -> str:
         seen = self.record.stages["experience"]
-        plan = f"sgm plan {self.out} START GOAL   ({self._ends(seen)})"
+        plan = f"sgm inspect {self.out}\n       sgm plan {self.out} START GOAL   ({self._ends(seen)})"
         if not (self.out / CONTROLLER).exists():
             return f"\nnext:  {plan}"
         env = self.source.env or "ID"
@@ -174,7 +180,7 @@ class Fit:
                 f"\n{env} gives no goals with its observations: sgm evaluate needs an environment that does, or that "
                 f"tells them in info['goal'], or --goal-from NAME.\nnext:  {plan}\n       {cleanup}"
             )
-        return f"\nnext:  sgm evaluate {self.out} --env {env}\n       {cleanup}"
+        return f"\nnext:  sgm evaluate {self.out} --env {env}\n       {cleanup}\n       sgm inspect {self.out}"
 
     def _ends(self, seen: dict[str, Any]) -> str:
         """What `sgm plan` takes for START and GOAL here."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
-from .events import FAILED, GUARDED, NO_EPISODE, REACHED, REMOVED, RESTORED, SPARE, EventLog, Fold, Mark, Size
+from numpy.typing import NDArray
+
+from .events import FAILED, GUARDED, NO_EPISODE, REACHED, REMOVED, RESTORED, SPARE, EventLog, Fold, Mark, Size, replay
 from .graph import Graph
 from .planner import Planner
 from .policies import CleanupPolicy, Evidence
@@ -83,10 +85,30 @@ class Cleanup:
         known = self.graph.evidence
         removed = [edge for edge in edges if edge in known and known[edge].removed_at is not None]
         after = {edge: dataclasses.replace(known[edge], removed_at=None, streak=0) for edge in removed}
+        self._write(after, RESTORED, store)
+        return len(removed)
+
+    def remove(self, edge: int, store: Journal | None) -> bool:
+        """Remove an edge by hand, and write that; whether it stood."""
+        self.make_room(store)
+        known = self.graph.evidence.get(edge, Evidence())
+        if known.removed_at is not None:
+            return False
+        removed = dataclasses.replace(known, removed_at=self.records, guarded=False)
+        self._write({edge: removed}, REMOVED, store)
+        return True
+
+    def replay(self, rows: NDArray[Any]) -> None:
+        """Take over what events say that are in the log already, `EVENT`."""
+        after, self.records = replay(self.graph.evidence, self.records, rows)
+        self._put(after)
+
+    def _write(self, after: Mapping[int, Evidence], kind: int, store: Journal | None) -> None:
+        """Log and write one event for each of these edges, and give them their new evidence; all or nothing."""
         mark = self.log.mark()
         try:
-            self.log.append([(edge, RESTORED, NO_EPISODE) for edge in removed], self.holder.size)
-            if store is not None and removed:
+            self.log.append([(edge, kind, NO_EPISODE) for edge in after], self.holder.size)
+            if store is not None and after:
                 store.write_log(self.log, mark)
         except BaseException:
             if store is None or not store.wrote(mark):
@@ -95,7 +117,6 @@ class Cleanup:
             self._put(after)
             raise
         self._put(after)
-        return len(removed)
 
     def make_room(self, store: Journal | None) -> None:
         """Fold the oldest events if there are more than should be kept."""

@@ -655,6 +655,15 @@ class SparseGraphicalMemory:
         edges = sorted(self._graph.evidence) if u is None else [self._edge(u, v)]
         return self._cleanup.restore(edges, self._store)
 
+    @takes_turns
+    def remove(self, u: int, v: int) -> bool:
+        """Remove the edge from u to v by hand, whatever the policy and its guard say; its evidence stays.
+
+        Returns whether it stood until now. `restore` brings it back.
+        """
+        self._require_writable()
+        return self._cleanup.remove(self._edge(u, v), self._store)
+
     # -- history -------------------------------------------------------------------------------------------------
 
     @takes_turns
@@ -781,7 +790,7 @@ class SparseGraphicalMemory:
     def open(
         cls,
         path: Path_,
-        distance: Distance,
+        distance: Distance | None,
         features: Features | None = None,
         *,
         policy: str | CleanupPolicy | None = None,
@@ -798,7 +807,8 @@ class SparseGraphicalMemory:
 
         Args:
             path: the file.
-            distance: the distance it was, or will be, made with.
+            distance: the distance it was, or will be, made with; None for a memory whose edges are only tried, removed
+                and restored.
             features: likewise, the feature function.
             policy: for an existing file: replaces the stored cleanup policy. None keeps it; a new file has "guarded".
             keep_events: see the constructor; for an existing file replaces what it has, if given.
@@ -816,6 +826,8 @@ class SparseGraphicalMemory:
                 memory = cls._from_contents(target, contents, distance, features, policy)
                 check_settings(target, memory.settings, settings)
             else:
+                if distance is None:
+                    raise StoreError(f"there is no file {target}, and a new memory needs a distance")
                 check_names(settings)
                 keep = KEEP_EVENTS if keep_events == "as it is" else _keep(keep_events)
                 memory = cls(
@@ -1014,6 +1026,12 @@ class SparseGraphicalMemory:
             "observation": None if kept is None else form_of(kept),
             "keep_events": self._log.keep,
         }
+
+    @takes_turns
+    def _take_over(self, rows: NDArray[Any], growth: Ints) -> None:
+        """Take over events that another process has added to the file this memory was read from."""
+        self._log.put(rows, growth)
+        self._cleanup.replay(rows)
 
     @classmethod
     def _from_contents(

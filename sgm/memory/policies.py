@@ -23,7 +23,8 @@ class Evidence:
         successes: tries in which the edge's target was reached.
         failures: tries in which it was not.
         streak: failures since the last success.
-        removed_at: which `record` call removed the edge (1 is the first ever made); None while it stands.
+        removed_at: which `record` call removed the edge (1 is the first ever made), or was the last one when it was
+            removed by hand (0: there was none); None while it stands.
         guarded: the policy gave the edge up, but the guard kept it.
         spare: the edge is longer than those of its source's k nearest successors, but the guard let it in.
     """

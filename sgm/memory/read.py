@@ -422,7 +422,7 @@ def checked_evidence(row: tuple[Any, ...], edges: int, records: int) -> tuple[in
     numbers = (successes, failures, streak, guarded, 0 if removed_at is None else removed_at)
     if not all(type(value) is int and 0 <= value < _MOST for value in numbers) or guarded > 3:
         raise StoreError(f"the evidence about edge {edge} is not in whole numbers, 0 or more")
-    if streak > failures or successes + failures > records or not (removed_at is None or 1 <= removed_at <= records):
+    if streak > failures or successes + failures > records or not (removed_at is None or 0 <= removed_at <= records):
         raise StoreError(f"the evidence about edge {edge} contradicts itself or the {records} tries recorded")
     return edge, Evidence(successes, failures, streak, removed_at, bool(guarded & 1), bool(guarded & 2))
 
@@ -437,13 +437,7 @@ def read_log(
     log.folded, log.folded_records = folded, folded_records
     log.evidence, total = read_evidence(connection, edges, folded_records)
     rows, numbers = read_events(connection)
-    growth = np.array(
-        [
-            [count(value, "growth") for value in row]
-            for row in connection.execute("SELECT * FROM growth ORDER BY event")
-        ],
-        np.int64,
-    ).reshape(-1, GROWTH)
+    growth = read_growth(connection)
     if (numbers != np.arange(folded + 1, folded + 1 + len(rows))).any():
         raise StoreError(f"its {len(rows)} events are not numbered from {folded + 1} on")
     if len(rows) and rows["edge"].max() >= edges:
@@ -452,10 +446,17 @@ def read_log(
     return log, total + events_crc(numbered(folded + 1, rows.tolist())) + rows_crc(growth)
 
 
-def read_events(connection: sqlite3.Connection) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The events, `EVENT`, and their numbers; StoreError if a value is not one of an event."""
-    (number,) = connection.execute("SELECT count(*) FROM events").fetchone()
-    query = f"SELECT id, time, edge, kind, ifnull(episode, {NO_EPISODE}) FROM events ORDER BY id"
+def read_growth(connection: sqlite3.Connection, after: int = 0) -> NDArray[np.int64]:
+    """(m, 4) event, nodes, edges, observations: the growth at or after an event."""
+    rows = connection.execute("SELECT * FROM growth WHERE event >= ? ORDER BY event", (after,))
+    return np.array([[count(value, "growth") for value in row] for row in rows], np.int64).reshape(-1, GROWTH)
+
+
+def read_events(connection: sqlite3.Connection, after: int = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The events after one, `EVENT`, and their numbers; StoreError if a value is not one of an event."""
+    later = f"FROM events WHERE id > {after:d}" if after else "FROM events"
+    (number,) = connection.execute(f"SELECT count(*) {later}").fetchone()
+    query = f"SELECT id, time, edge, kind, ifnull(episode, {NO_EPISODE}) {later} ORDER BY id"
     columns = numbers(connection, query, number, 5, "event")
     rows = np.empty(number, EVENT)
     with np.errstate(invalid="ignore"):

@@ -9,6 +9,7 @@ from .evaluation import Evaluation, PolicyAgent, evaluate, paired_difference, ru
 from .goals import ActiveGoals, Goals, RandomGoals
 from .localise import BayesFilter, NearestNode, Odometry
 from .navigator import Controller, Navigator
+from .record import Recorder, View
 from .rollout import Driver, Stream
 from .route import NearestPair, RankedGoals
 from .trace import Trace
@@ -31,9 +32,11 @@ __all__ = [
     "PolicyAgent",
     "RandomGoals",
     "RankedGoals",
+    "Recorder",
     "Stream",
     "Trace",
     "TwoWay",
+    "View",
     "WithinRadius",
     "WithinSteps",
     "agents",

@@ -14,12 +14,15 @@ from sgm.errors import EmptyMemory, InputError
 from sgm.memory.settings import whole
 from sgm.progress import progress_bar
 
+from .evaluation import CUT_OFF, DIED, TIME
 from .goals import Goals, make_goals
 from .navigator import AT_LAST, LOST, Navigator
+from .record import Recorder
 from .reset_options import OptionCycle, Options
-from .rollout import Driver, Env, rows_of
+from .rollout import Driver, Env, Outcome, rows_of
 
 EPISODE_STEPS = 600  # the authors' limit
+ENDED = "ended by the environment"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,14 +65,18 @@ class Cleaner:
         options: Options | None = None,
         goals: str | Goals = "random",
         episode_steps: int = EPISODE_STEPS,
+        recorder: Recorder | None = None,
     ) -> None:
-        """Clean `navigator.memory` by acting in `env`; `options` say where its episodes begin, `goals` where to go."""
+        """Clean `navigator.memory` by acting in `env`; `options` say where its episodes begin, `goals` where to go.
+
+        `recorder` records the first episodes, see `Recorder`.
+        """
         _require_navigator(navigator)
         if not navigator.clean:
             raise InputError("this navigator does not clean: make it with clean=True")
         if not len(navigator.memory):
             raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
-        self.navigator, self.driver = navigator, Driver(env)
+        self.navigator, self.driver, self.recorder = navigator, Driver(env), recorder
         self.options, self.goals = OptionCycle(options), make_goals(goals)
         self.episode_steps = whole("episode_steps", episode_steps, 1)
         self.driver.require_one_option(len(self.options))
@@ -103,6 +110,8 @@ class Cleaner:
         if active.any():
             goals = navigator.waypoints(self.goal_nodes)
             actions = navigator.act_many(self.driver.observation, goals, goal_nodes=self.goal_nodes, active=active)
+            if self.recorder is not None:
+                self.recorder.note(navigator, self._number, active, self.driver.observation)
         done = active & ((navigator.phase == AT_LAST) | (navigator.phase == LOST))
         self.arrived += int(np.count_nonzero(active & (navigator.phase == AT_LAST)))
         moving = active & ~done
@@ -110,8 +119,22 @@ class Cleaner:
         self.elapsed[moving] += 1
         self.steps += int(np.count_nonzero(turn))
         over = outcome.terminated | outcome.truncated | outcome.lost
-        self._begin(done | (active & (over | (self.elapsed >= self.episode_steps))))
+        ended = done | (active & (over | (self.elapsed >= self.episode_steps)))
+        self._tell(ended, outcome)
+        self._begin(ended)
         return int(np.count_nonzero(turn))
+
+    def _tell(self, ended: NDArray[np.bool_], outcome: Outcome) -> None:
+        """Tell the recorder which episodes ended, and why."""
+        if self.recorder is None:
+            return
+        for row in np.flatnonzero(ended).tolist():
+            why = DIED if outcome.lost[row] else CUT_OFF if self.navigator.phase[row] == LOST else TIME
+            if why == TIME and (outcome.terminated[row] or outcome.truncated[row]):
+                why = ENDED
+            arrived = bool(self.navigator.phase[row] == AT_LAST)
+            number, seen = int(self._number[row]), outcome.observation
+            self.recorder.end(self.navigator, number, row, arrived, "" if arrived else why, seen)
 
     def _begin(self, ended: NDArray[np.bool_]) -> None:
         """Begin new episodes where the last one ended."""
@@ -138,6 +161,7 @@ def cleanup(
     options: Options | None = None,
     goals: str | Goals = "random",
     episode_steps: int = EPISODE_STEPS,
+    recorder: Recorder | None = None,
     progress: bool = True,
 ) -> CleanupReport:
     """Clean a memory for so many environment steps, with goals drawn from it (Sec. 4.3).
@@ -152,13 +176,15 @@ def cleanup(
         goals: "random": any node (the paper's); "active": nodes behind doubtful edges that many plans use, see
             `ActiveGoals`; or an object with the same method `draw`.
         episode_steps: steps after which a robot gets another goal.
+        recorder: records the first episodes for the inspector, see `Recorder`.
         progress: show a progress bar.
     """
     _require_navigator(navigator)
     steps = whole("steps", steps, 0)
     before, navigator.clean = navigator.clean, True
     try:
-        cleaner = Cleaner(navigator, env, seed=seed, options=options, goals=goals, episode_steps=episode_steps)
+        how: dict[str, Any] = {"episode_steps": episode_steps, "recorder": recorder}
+        cleaner = Cleaner(navigator, env, seed=seed, options=options, goals=goals, **how)
         return cleaner.run(steps, progress)
     finally:
         navigator.clean = before

@@ -16,6 +16,7 @@ from sgm.memory.settings import whole
 from sgm.progress import progress_bar
 
 from .navigator import FOLLOWING, LOST, NOWHERE, Navigator, entry
+from .record import Recorder
 from .reset_options import OptionCycle, Options
 from .rollout import Driver, Env, Outcome
 from .trace import Trace
@@ -224,6 +225,7 @@ def evaluate(
     success: Any = None,
     max_steps: int | None = None,
     traces: int = 0,
+    recorder: Recorder | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """Run episodes, as many at once as the environment has sub-environments, and count successes.
@@ -245,6 +247,7 @@ def evaluate(
         success: what counts as success, see `Driver`; by default what `info` says, otherwise `terminated`.
         max_steps: end episodes after so many steps; None: when the environment ends them.
         traces: how many episodes to record, the first ones.
+        recorder: records episodes for the inspector, see `Recorder`.
         progress: show a progress bar.
     """
     if isinstance(agent, Navigator) and agent.clean:
@@ -260,6 +263,7 @@ def evaluate(
         success=success,
         max_steps=max_steps,
         traces=traces,
+        recorder=recorder,
         progress=progress,
     )
 
@@ -276,6 +280,7 @@ def run_episodes(
     success: Any = None,
     max_steps: int | None = None,
     traces: int = 0,
+    recorder: Recorder | None = None,
     progress: bool = False,
 ) -> Evaluation:
     """`evaluate` for an agent that may clean as it goes."""
@@ -298,6 +303,7 @@ def run_episodes(
     if tasks is not None and episodes > len(tasks.starts):
         raise InputError(f"episodes is {episodes!r}: expected 1 to {len(tasks.starts)}, one for each task")
     run = _Run(agent, driver, episodes, None if tasks is not None else seed, tasks, chosen, max_steps)
+    run.recorder = recorder
     with progress_bar(shown=progress, total=episodes, desc="evaluate", unit="episode", leave=False) as bar:
         while run.begin_free():
             bar.update(run.step(traces))
@@ -328,6 +334,7 @@ class _Run:
         self.steps, self.stuck_at = np.zeros(episodes, np.int64), np.full(episodes, NOWHERE)
         self.failures = np.full(episodes, "", f"U{max(map(len, (*REASONS, *RARE)))}")
         self.traces: dict[int, Trace] = {}
+        self.recorder: Recorder | None = None
         agent.reset(driver.num_envs)
 
     def begin_free(self) -> bool:
@@ -351,6 +358,8 @@ class _Run:
             actions = self.agent.act_many(observation, self.driver.goals, active=active)
             self.seconds += time.perf_counter() - begin
             self._trace(traces, observation, active)
+            if self.recorder is not None:
+                self.recorder.note(self.agent, self.episode, active, observation)
         outcome = self.driver.step(actions, active)
         self.steps[self.episode[outcome.taken]] += 1
         self.terminated |= bool(outcome.terminated.any())
@@ -377,6 +386,8 @@ class _Run:
         if self.driver.success_known:  # info tells of success, if only where there is one
             wrong = self.successes & self.by_end
             self.successes[wrong], self.failures[wrong] = False, TIME
+        if self.recorder is not None:
+            self.recorder.settle(self.successes, self.failures)
         for number, trace in self.traces.items():
             trace.success = bool(self.successes[number])
         traces = [self.traces[number] for number in sorted(self.traces)]
@@ -419,6 +430,9 @@ class _Run:
             self.failures[number] = DIED
         elif not outcome.success[row]:
             self.failures[number], self.stuck_at[number] = _reason(self.agent, row)
+        if self.recorder is not None:
+            came = bool(self.successes[number]), str(self.failures[number])
+            self.recorder.end(self.agent, int(number), row, *came, outcome.observation)
 
     def _trace(self, traces: int, observation: Any, active: Bools) -> None:
         """Add a step to the traces of the first episodes."""

@@ -12,6 +12,7 @@ from sgm.benchmarks.doom.settings import DoomSettings
 from sgm.cli import main
 from sgm.envs.doom import mazes as doom_mazes
 from sgm.envs.doom.wad import DoomMap
+from tests.benchmarks.left import check_left
 
 pytest.importorskip("vizdoom")
 
@@ -98,3 +99,13 @@ def test_errors_say_what_to_do(given, message, tmp_path, capsys):
 def test_unknown_methods_are_refused():
     with pytest.raises(sgm.InputError, match="'magic': expected some of random"):
         DoomSettings(methods=("magic",))
+
+
+def test_a_run_leaves_memories_to_look_at_with_places_images_walls_and_episodes(folder):
+    for method in ("sptm", "sptm+sgm", "ours"):
+        memory = check_left(
+            folder / "seed0" / method / "memory.sgm", images=True, cleaned=method != "sptm", followed=False
+        )
+        assert memory.attributes["thumbnail"].shape[1:] == (48, 64, 3)
+        np.testing.assert_array_equal(memory.attributes["position"], memory.attributes["pose"][:, :2])
+        assert np.abs(memory.attributes["heading"]).max() <= 2 * np.pi

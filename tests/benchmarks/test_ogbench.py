@@ -11,6 +11,7 @@ import sgm
 from sgm.benchmarks import load
 from sgm.benchmarks.results import find_pieces, piece_name
 from sgm.cli import main
+from tests.benchmarks.left import check_left
 
 pytest.importorskip("ogbench")
 pytest.importorskip("torch")
@@ -64,6 +65,9 @@ def test_every_method_runs_and_resumes_and_the_page_says_where_the_data_came_fro
     assert nodes["gcbc"] is None
     assert "official file" in (out / "report.html").read_text() and (out / "figures/memory-medium-stitch.png").exists()
     assert "GAS-style" in capsys.readouterr().out
+    for method in ("sgm", "uniform", "sorb", "gas", "ttgs", "euclid"):
+        path = out / f"dataset-{NAME}" / "seed0" / method / "memory.sgm"
+        check_left(path, images=False, cleaned=method == "sgm", followed=False)
     assert main(command) == 0
     assert json.loads((out / "results.json").read_text())["rows"] == rows
     assert find_pieces(out, ("dataset", "seed")) == [{"dataset": NAME, "seed": 0}]

@@ -10,6 +10,8 @@ import pytest
 
 import sgm
 from sgm.cli import main
+from sgm.navigation.beside import read_episodes
+from tests.benchmarks.left import check_left
 
 pytest.importorskip("torch")
 
@@ -206,3 +208,12 @@ def test_a_baseline_without_its_extra_is_refused_before_the_others_are_trained(t
 def test_a_memory_without_edges_is_warned_about(tmp_path, capsys):
     run(tmp_path / "run", "--methods", "sorb+sgm", "--buffer-size", "2")
     assert "warning: sorb+sgm: no edge can be used" in capsys.readouterr().out
+
+
+def test_a_run_leaves_memories_to_look_at_with_places_walls_and_episodes(finished):
+    out, _ = finished
+    for method in ("sorb+sgm", "sorb"):
+        check_left(out / "seed0" / method / "memory.sgm", images=False, cleaned=True)
+    assert not (out / "seed0" / "d3pg" / "episodes.npz").exists()  # it has no memory
+    episodes = read_episodes(out / "seed0" / "sorb+sgm" / "memory.sgm")
+    assert {each.title.partition(", ")[2] for each in episodes} == {"after 300 cleanup steps", "after 100 steps"}

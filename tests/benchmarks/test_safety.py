@@ -14,6 +14,8 @@ from sgm.benchmarks.safety.ground_truth import true_component
 from sgm.benchmarks.safety.settings import SafetySettings
 from sgm.benchmarks.seeds import Purpose, seed_for
 from sgm.cli import main
+from sgm.navigation.beside import read_floor, read_guarantee
+from tests.benchmarks.left import check_left
 
 pytest.importorskip("mujoco")
 pytest.importorskip("threadpoolctl")
@@ -120,3 +122,15 @@ def test_cleanup_steps_end_the_schedule():
 def test_no_two_purposes_of_a_piece_share_a_seed():
     for numbers in ((0, 1), (1, 0)):
         assert len({seed_for(numbers, purpose) for purpose in Purpose}) == len(Purpose)
+
+
+def test_a_run_leaves_memories_to_look_at_with_places_images_walls_and_episodes(folder):
+    paths = sorted(folder.rglob("memory.sgm"))
+    assert len(paths) == len(METHODS)
+    for path in paths:
+        memory = check_left(path, images=True, cleaned=True, followed=False)
+        np.testing.assert_array_equal(memory.attributes["position"], memory.attributes["pose"][:, :2])
+        built = sgm.SparseGraphicalMemory.load(path.parents[1] / "built.sgm", None)
+        np.testing.assert_array_equal(built.attributes["thumbnail"], memory.attributes["thumbnail"])
+        assert read_floor(path.parents[1] / "built.sgm") is not None
+        assert read_guarantee(path)["applies"] is False  # measured: the k-nearest filter leaves edges out

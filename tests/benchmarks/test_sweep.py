@@ -15,6 +15,7 @@ from sgm.benchmarks.sweep import costs, figures, report
 from sgm.benchmarks.sweep.settings import CRITERIA, METHODS, SweepSettings
 from sgm.benchmarks.sweep.worlds import KINDS
 from sgm.cli import main
+from tests.benchmarks.left import check_left
 
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
@@ -57,6 +58,13 @@ def run(tmp_path_factory):
     command += ["--largest-dense", "40", "--out", str(out)]
     assert main(command) == 0
     return out, command
+
+
+def test_a_run_leaves_memories_to_look_at_with_places_walls_and_episodes(run):
+    paths = sorted(run[0].rglob("memory.sgm"))
+    assert paths
+    for path in paths:
+        check_left(path, images=False, cleaned=True, followed=False)
 
 
 def test_every_method_runs_at_every_size_but_the_dense_one_ends(run):

@@ -13,6 +13,8 @@ import pytest
 import sgm
 from sgm.cli import main
 from sgm.data import pointmaze
+from sgm.navigation.beside import read_floor
+from tests.benchmarks.left import check_left
 
 from .conftest import Room
 
@@ -83,6 +85,8 @@ def test_a_generated_point_maze_becomes_an_agent_that_is_evaluated_and_cleaned(t
     assert json.loads((out / "cleanup.json").read_text())["done"] == 400
     assert sgm.SparseGraphicalMemory.load(out / "memory.sgm", None).tried()
     assert main(["plan", str(out), "0,0", "12,12"]) == 0
+    memory = check_left(out / "memory.sgm", images=False, cleaned=True, followed=False)
+    assert read_floor(out / "memory-built.sgm") is not None and len(memory) > 1
 
 
 def test_an_official_file_of_another_world_becomes_an_agent_that_is_evaluated_and_cleaned(tmp_path: Path, monkeypatch):

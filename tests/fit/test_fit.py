@@ -11,6 +11,9 @@ import pytest
 
 import sgm
 from sgm.cli import main
+from sgm.fit.shown import keep_guarantee_of_built, update_guarantee
+from sgm.navigation.beside import read_episodes, read_floor, read_guarantee, write_guarantee
+from sgm.navigation.guarantee import absent
 
 pytest.importorskip("torch")
 pytest.importorskip("matplotlib")
@@ -67,6 +70,58 @@ def test_an_environment_becomes_an_agent_with_a_page(agent: Path):
     made = json.loads((agent / "fit.json").read_text())
     assert made["command"].startswith("sgm fit") and made["versions"]["sgm"] and made["date"]
     assert list(made["stages"]) == ["experience", "distance", "controller", "memory"]
+
+
+def test_an_agent_has_positions_and_a_guarantee_and_what_it_did_is_recorded(copy: Path, capsys):
+    memory = sgm.SparseGraphicalMemory.load(copy / "memory.sgm", None)
+    np.testing.assert_array_equal(memory.attributes["position"], memory.attributes["achieved_goal"])
+    assert "thumbnail" not in memory.attributes and read_floor(copy / "memory.sgm") is None  # a room without images
+    before = read_guarantee(copy / "memory.sgm")
+    assert before["applies"] is not None or before["reason"]
+    assert read_episodes(copy / "memory.sgm") == []
+    short = ["--env", WORLD, "--envs", "2", "--no-progress"]
+    assert main(["evaluate", str(copy), *short, "--episodes", "3"]) == 0
+    found = read_episodes(copy / "memory.sgm", nodes=len(memory))
+    (kept,) = results(copy)
+    assert "".join("01"[each.success] for each in found) == kept["methods"]["agent"]["outcomes"]
+    assert [len(each) - 1 for each in found] == kept["methods"]["agent"]["steps"]
+    assert all(np.isfinite(each.positions).all() and each.goal_position is not None for each in found)
+    assert main(["cleanup", str(copy), *short, "--steps", "60"]) == 0
+    kinds = [each.kind for each in read_episodes(copy / "memory.sgm", nodes=len(memory))]
+    assert kinds.count("evaluation") == 3 and 1 <= kinds.count("cleanup") <= 10
+    assert read_guarantee(copy / "memory-built.sgm") == before
+    removed = len(sgm.SparseGraphicalMemory.load(copy / "memory.sgm", None).removed().source)
+    after = read_guarantee(copy / "memory.sgm")
+    assert after == before if not removed else f"removed {removed}" in after["reason"]
+
+
+def test_a_damaged_file_of_episodes_is_replaced_by_the_next_evaluation(copy: Path):
+    (copy / "episodes.npz").write_bytes(b"no archive")
+    with pytest.raises(sgm.StoreError, match=r"episodes\.npz"):
+        read_episodes(copy / "memory.sgm")
+    assert main(["evaluate", str(copy), "--env", WORLD, "--envs", "2", "--episodes", "2", "--no-progress"]) == 0
+    assert len(read_episodes(copy / "memory.sgm")) == 2
+
+
+def test_a_memory_of_images_has_thumbnails(image_memory: Path):
+    memory = sgm.SparseGraphicalMemory.load(image_memory / "memory.sgm", None)
+    assert memory.attributes["thumbnail"].shape == (len(memory), 12, 12, 3)
+    np.testing.assert_array_equal(memory.attributes["thumbnail"], memory.observations)
+    assert "position" not in memory.attributes and read_guarantee(image_memory / "memory.sgm") is not None
+
+
+def test_cleanup_that_removes_edges_takes_the_guarantee_away(agent: Path, tmp_path: Path):
+    memory = sgm.SparseGraphicalMemory.load(agent / "memory.sgm", None)
+    write_guarantee(tmp_path / "guarantee.json", absent("so far."))
+    keep_guarantee_of_built(tmp_path)
+    update_guarantee(tmp_path, memory)
+    assert read_guarantee(tmp_path / "memory.sgm")["reason"] == "so far."
+    edges = memory.edges()
+    memory.record(int(edges.source[0]), int(edges.target[0]), False)
+    gone = len(memory.removed().source)
+    update_guarantee(tmp_path, memory)
+    assert not gone or "Cleanup has removed" in read_guarantee(tmp_path / "memory.sgm")["reason"]
+    assert read_guarantee(tmp_path / "memory-built.sgm")["reason"] == "so far."
 
 
 def test_the_page_says_how_often_the_distance_is_wrong(agent: Path, image_memory: Path):

@@ -44,6 +44,8 @@ def life(memory: SGM, steps: int = 120, seed: int = 0):
             memory.extend(random.integers(0, 300, 8), episode=int(random.integers(3)))
         elif kind == 1 and step % 3 == 0:
             memory.restore()
+        elif kind == 2 and step % 3 == 0 and len(edges.source):
+            memory.remove(int(edges.source[step % len(edges.source)]), int(edges.target[step % len(edges.source)]))
         elif len(edges.source):
             chosen = random.integers(min(8, len(edges.source)), size=int(random.integers(1, 4)))
             outcomes = random.random(len(chosen)) < 0.2

@@ -588,6 +588,7 @@ CHANGES = {
     "record, reached": ((0, 1, 0.7, None, [True], [], math.nan, *ODD), lambda m, w, x: m.record(0, 1, x)),
     "record, episode": ((-1, *NO_EPISODES), lambda m, w, x: m.record(0, 1, True, episode=x)),
     "record_many": (([0, 1], [[0]], 0, None, {}, *ODD), lambda m, w, x: m.record_many(x, [1], [True])),
+    "remove": (NO_NODES, lambda m, w, x: m.remove(x, 0)),
     "restore": (NO_NODES, lambda m, w, x: m.restore(x, 0)),
     "restore, half": ((0,), lambda m, w, x: m.restore(x)),
     "filter": ((0, *NO_COUNTS), lambda m, w, x: m.filter(x)),
@@ -681,6 +682,7 @@ CHANGES_MADE = {
     "record": {"number": NUMBER, "reached": st.booleans(), "episode": st.none() | EPISODE},
     "record_many": {"numbers": NUMBERS, "seed": NUMBER, "same": st.none() | EPISODE | st.just("each")},
     "fail_six_times": {"number": NUMBER},
+    "remove_one": {"number": NUMBER},
     "restore_one": {"number": NUMBER},
     "restore_all": {},
 }
@@ -909,6 +911,15 @@ class MemoryMachine(RuleBasedStateMachine):
             for _ in range(6):
                 with self.folding():
                     assert self.memory.record(*pair, False) == self.model.record(pair, False, -1)
+
+    def remove_one(self, number) -> None:
+        if self.model.state.edges:
+            pair = self.edge(number)
+            stood = not self.model.state.is_removed(pair)
+            with self.folding():
+                assert self.memory.remove(*pair) == stood
+                if stood:
+                    self.model.happens(pair, "removed", -1)
 
     def restore_one(self, number) -> None:
         if self.model.state.edges:

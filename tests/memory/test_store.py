@@ -129,6 +129,7 @@ def test_a_live_memory_is_in_its_file_after_every_call(tmp_path):
     check(lambda m: m.record(*(int(end[0]) for end in m.edges()[:2]), False))
     check(lambda m: m.filter(2))
     check(lambda m: m.restore())
+    check(lambda m: m.remove(*(int(end[1]) for end in m.edges()[:2])))
     check(lambda m: m.extend(images(0)))
     live.close()
     assert os.listdir(tmp_path) == ["live.sgm"]

@@ -13,7 +13,9 @@ from sgm.benchmarks.checks import COUNT
 from sgm.benchmarks.ground_truth import edge_lengths, share_over
 from sgm.benchmarks.results import read_quality
 from sgm.benchmarks.seeds import Purpose
-from sgm.navigation import PolicyAgent, agents
+from sgm.benchmarks.shown import Shown
+from sgm.navigation import PolicyAgent, View, agents
+from sgm.navigation.beside import Floor
 
 from . import figure_data
 from .figures import FALSE
@@ -170,6 +172,30 @@ def by_level(piece: Piece, result: Any) -> Row:
     return {"levels": levels, "lost_engines": result.reasons.get("simulator lost", 0)}
 
 
+def places(_piece: Piece, memory: sgm.SparseGraphicalMemory) -> dict[str, NDArray[Any]]:
+    """Where the images of nodes were taken, map units, and in which direction, radians."""
+    poses = memory.attributes["pose"]
+    return {"position": poses[:, :2], "heading": np.radians(poses[:, 2])}
+
+
+def floor(piece: Piece) -> Floor:
+    """The walls of the map."""
+    solid: NDArray[np.float64] = piece.world.segments[piece.world.solid]
+    return Floor(solid.reshape(-1, 4), unit="map units")
+
+
+def view(_piece: Piece, env: Any) -> View:
+    """Where robots are and what they see."""
+    return View(lambda _: env.pose, lambda _: env.goal, lambda seen, rows: seen["observation"][rows])
+
+
+SHOWN = Shown(
+    attributes=places,
+    images=lambda _, memory: memory.attributes["image"],
+    floor=floor,
+    view=view,
+    stream=lambda piece, _: np.arange(len(piece.buffer.frames)),
+)
 BENCHMARK = Benchmark(
     name="doom",
     label="ViZDoom",
@@ -207,6 +233,7 @@ BENCHMARK = Benchmark(
     facts=facts,
     breakdown=by_level,
     summary=lambda out, _: {"quality": read_quality(out / "networks")},
+    shown=SHOWN,
     figure_data=figure_data.write,
     has_figure_data=figure_data.is_written,
     report=report,

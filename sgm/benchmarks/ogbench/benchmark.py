@@ -14,9 +14,12 @@ from sgm.benchmarks.checks import TEXT
 from sgm.benchmarks.engine import rollout
 from sgm.benchmarks.results import StateFile, write_json
 from sgm.benchmarks.seeds import Purpose
+from sgm.benchmarks.shown import Shown, keep_order, read_order
 from sgm.data import Experience
-from sgm.navigation import PolicyAgent, agents
+from sgm.navigation import PolicyAgent, View, agents
 from sgm.navigation.arrive import WithinSteps
+from sgm.navigation.beside import Floor
+from sgm.navigation.record import seen_by
 
 from . import rivals
 from .learn import Euclid, learn
@@ -59,18 +62,18 @@ def make_tasks(piece: Piece) -> Draws:
 
 def build_two_way(piece: Piece) -> sgm.SparseGraphicalMemory:
     """Two-way consistency, with the threshold that gives about as many nodes as asked for."""
-    return _two_way(piece, piece.networks[0])
+    return _two_way(piece, "sgm", piece.networks[0])
 
 
 def build_euclid(piece: Piece) -> sgm.SparseGraphicalMemory:
     """The same on Euclid's distance."""
-    return _two_way(piece, Euclid(piece.settings.cap))
+    return _two_way(piece, "euclid", Euclid(piece.settings.cap))
 
 
-def _two_way(piece: Piece, distance: Any) -> sgm.SparseGraphicalMemory:
+def _two_way(piece: Piece, method: str, distance: Any) -> sgm.SparseGraphicalMemory:
     settings = piece.settings
     data = piece.rollouts[piece.buffer]
-    return sgm.choose_threshold(
+    choice = sgm.choose_threshold(
         distance,
         data,
         min(settings.nodes, len(data)),
@@ -82,7 +85,9 @@ def _two_way(piece: Piece, distance: Any) -> sgm.SparseGraphicalMemory:
         tolerance=TOLERANCE,
         seed=piece.seed_for(Purpose.THRESHOLD),
         progress=piece.progress,
-    ).memory
+    )
+    keep_order(piece, method, choice.order)
+    return choice.memory
 
 
 def build_uniform(piece: Piece) -> sgm.SparseGraphicalMemory:
@@ -188,6 +193,24 @@ def record_episode(piece: Piece, method: str, path: Path, row: Row) -> None:
     write_json(kept, trace.asdict())
 
 
+def floor(piece: Piece) -> Floor | None:
+    """The walls of a point maze."""
+    return Floor(piece.env.maze.lines) if is_point_maze(piece.numbers["dataset"]) else None
+
+
+def view(piece: Piece, env: Any) -> View:
+    """Where robots are."""
+    if is_point_maze(piece.numbers["dataset"]):
+        return View(lambda _: env.places, lambda _: env.goals)
+    return seen_by(None)
+
+
+def stream(piece: Piece, method: str) -> Any:
+    """What a memory was built from, in the order in which it was visited; only two methods merge anything."""
+    order = read_order(piece, method, len(piece.buffer)) if method in ("sgm", "euclid") else None
+    return None if order is None else np.asarray(piece.rollouts.observations)[piece.buffer][order]
+
+
 def cleanup_env(piece: Piece) -> Any:
     """Robots that begin where the dataset has been, and have no goals but those of cleanup."""
     starts = np.asarray(piece.rollouts.observations[piece.buffer], np.float64)
@@ -227,6 +250,7 @@ BENCHMARK = Benchmark(
     agent=make_agent,
     facts=facts,
     record=record_episode,
+    shown=Shown(floor=floor, view=view, stream=stream),
     report=report,
     console=console,
     fields={"dataset": TEXT, "source": TEXT},

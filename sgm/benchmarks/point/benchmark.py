@@ -15,8 +15,11 @@ from sgm.benchmarks.engine import rollout
 from sgm.benchmarks.networks import train_once
 from sgm.benchmarks.results import write_json
 from sgm.benchmarks.seeds import Purpose
+from sgm.benchmarks.shown import Shown
+from sgm.envs.outlines import outline
 from sgm.envs.point.env import PointMazeVectorEnv
-from sgm.navigation import PolicyAgent, Stream, agents
+from sgm.navigation import PolicyAgent, Stream, View, agents
+from sgm.navigation.beside import Floor
 
 from .report import console, report
 from .settings import QUICK, PointSettings
@@ -154,6 +157,16 @@ def record_episode(piece: Piece, method: str, path: Path, row: Row) -> None:
             return
 
 
+def floor(piece: Piece) -> Floor:
+    """The walls of the maze."""
+    return Floor(outline(make_env(piece.settings, 1).maze.walls), "rc", "cells")
+
+
+def view(_piece: Piece, env: PointMazeVectorEnv) -> View:
+    """Where points are."""
+    return View(lambda _: env.positions, lambda _: env.goals)
+
+
 _BASELINES = {"baselines": ("stable_baselines3", "safetensors")}
 
 BENCHMARK = Benchmark(
@@ -184,6 +197,7 @@ BENCHMARK = Benchmark(
     buffer=make_buffer,
     agent=make_agent,
     record=record_episode,
+    shown=Shown(floor=floor, view=view, stream=lambda piece, _: piece.buffer[0]),
     report=report,
     console=console,
     added={"starts": "anywhere"},

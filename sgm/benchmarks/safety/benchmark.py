@@ -15,8 +15,11 @@ from sgm.benchmarks.base import Benchmark, Method, Piece, Row
 from sgm.benchmarks.checks import NUMBER
 from sgm.benchmarks.results import read_arrays, read_choice, read_quality, write_arrays, write_json
 from sgm.benchmarks.seeds import Purpose
+from sgm.benchmarks.shown import Shown, keep_order, read_order
+from sgm.envs import outlines
 from sgm.envs.safety.layouts import generate
-from sgm.navigation import agents
+from sgm.navigation import View, agents
+from sgm.navigation.beside import Floor
 
 from . import figure_data
 from .ground_truth import facts
@@ -94,6 +97,7 @@ def build_sparse(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
         **BUILD,
     )
     write_json(piece.folder / method / "choice.json", choice.asdict())
+    keep_order(piece, method, choice.order)
     choice.memory.attributes["pose"] = piece.buffer["odometry"][choice.stream, :3]
     choice.memory.attributes["frame"] = choice.stream
     return choice.memory
@@ -137,6 +141,37 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
     return {"quality": quality, "thresholds": choices}
 
 
+def places(_piece: Piece, memory: sgm.SparseGraphicalMemory) -> dict[str, NDArray[Any]]:
+    """Where the images of nodes were taken, m, and in which direction, radians."""
+    poses = memory.attributes["pose"]
+    return {"position": poses[:, :2], "heading": poses[:, 2]}
+
+
+def floor(piece: Piece) -> Floor:
+    """Walls and pillars."""
+    lines = [outlines.boxes(piece.world.walls), outlines.discs(piece.world.pillars)]
+    return Floor(np.concatenate(lines), unit="m")
+
+
+def view(_piece: Piece, env: Any) -> View:
+    """Where robots are and what they see, which is drawn when it is asked for."""
+    return View(lambda _: env.poses, lambda _: env.goal, lambda _, rows: env.look(rows))
+
+
+def stream(piece: Piece, method: str) -> Any:
+    """What a memory was built from, in the order in which it was visited."""
+    frames = piece.buffer["frames"]
+    order = np.arange(len(frames)) if method == "consptm" else read_order(piece, method, len(frames))
+    return None if order is None else frames[order]
+
+
+SHOWN = Shown(
+    attributes=places,
+    images=lambda piece, memory: piece.buffer["frames"][memory.attributes["frame"]],
+    floor=floor,
+    view=view,
+    stream=stream,
+)
 BENCHMARK = Benchmark(
     name="safety",
     label="SafetyGym",
@@ -168,6 +203,7 @@ BENCHMARK = Benchmark(
     agent_settings={**BUILD, **AGENT, "agents": BY_NAME, "cleanup_episode": CLEANUP_EPISODE},
     facts=facts,
     summary=summary,
+    shown=SHOWN,
     figure_data=figure_data.write,
     has_figure_data=lambda piece: figure_data.is_written(piece.folder),
     report=report,

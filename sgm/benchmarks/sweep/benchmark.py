@@ -10,6 +10,7 @@ from typing import Any
 import sgm
 from sgm.benchmarks.base import Benchmark, Method, Piece, Row
 from sgm.benchmarks.checks import COUNT, NUMBER, TEXT
+from sgm.benchmarks.shown import Shown
 
 from .costs import AXES
 from .report import console, report
@@ -58,6 +59,16 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
     return {"build_seconds": found}
 
 
+def floor(piece: Piece) -> Any:
+    """That of the benchmark."""
+    return piece.world.inner.benchmark.shown.floor(piece.world.inner)
+
+
+def view(piece: Piece, env: Any) -> Any:
+    """That of the benchmark."""
+    return piece.world.inner.benchmark.shown.view(piece.world.inner, env)
+
+
 _LABELS = {
     "both": "two-way and perceptual",
     "wider": f"dense, k = {WIDER}",
@@ -93,6 +104,7 @@ BENCHMARK = Benchmark(
     distance=lambda piece: piece.world.inner.benchmark.distance(piece.world.inner),
     agent=lambda piece, method, memory, name, clean: piece.world.agent(method, memory, name or "plain", clean),
     facts=lambda piece, memory: piece.world.facts(memory),
+    shown=Shown(floor=floor, view=view),
     summary=summary,
     check=check,
     report=report,

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sgm.envs.outlines import outline
+
 from .package import register
 
 SPEED = 0.2  # map units that an action of length 1 moves the sphere
@@ -50,6 +52,12 @@ class Maze:
     def centres(self, cells: Ints) -> Floats:
         """(n, 2) rows and columns to (n, 2) x and y."""
         return np.asarray(cells[:, ::-1] * self.unit - self.offset, np.float64)
+
+    @property
+    def lines(self) -> Floats:
+        """(n, 4) x, y, x, y of the ends of walls, map units."""
+        ends = outline(self.map == 1).reshape(-1, 2)[:, ::-1]
+        return np.asarray(((ends - 0.5) * self.unit - self.offset).reshape(-1, 4), np.float64)
 
     def cells_at(self, places: Floats) -> Ints:
         """(n, 2) x and y to (n, 2) rows and columns."""

@@ -295,6 +295,11 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
                 "draws some, fits tells"
             )
 
+    @property
+    def poses(self) -> Floats:
+        """(n, 3) float64: where the robots are, x and y in m, heading in rad (a copy); nan before the first reset."""
+        return self._poses()
+
     def _poses(self) -> Floats:
         """(n, 3) x, y in m and heading in rad, −π to π; nan before the first reset."""
         poses = self._state[:, :3].copy()

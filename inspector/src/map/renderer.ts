@@ -1,0 +1,64 @@
+// What a renderer does; there is one for WebGL2 and one for Canvas 2D.
+import type { Graph } from "../types";
+import type { Camera } from "./camera";
+import type { Paint } from "./paint";
+import type { Palette } from "./palette";
+
+export interface Scene {
+  graph: Graph;
+  paint: Paint;
+  floor: Float32Array; // (n, 4) x0, y0, x1, y1; empty if there is none or it is switched off
+}
+
+export interface Renderer {
+  readonly kind: "webgl2" | "canvas2d";
+  /** Takes positions and edges; called when the graph changes. */
+  load(scene: Scene): void;
+  /** Takes colours and strokes; called when they change. */
+  recolour(scene: Scene): void;
+  draw(camera: Camera, palette: Palette, ratio: number): void;
+  /** Returns when everything drawn so far is on the canvas. */
+  finish(): void;
+}
+
+/** Edges that may cross the canvas, by the boxes around them. Returns how many were written to `out`. */
+export function visibleEdges(scene: Scene, camera: Camera, out: Uint32Array): number {
+  const { position, source, target } = scene.graph;
+  const { edges } = scene.paint;
+  const { x0, y0, x1, y1 } = camera.box(12);
+  let count = 0;
+  for (let i = 0; i < source.length; i++) {
+    if (edges[4 * i + 3] === 0) continue;
+    const u = 2 * source[i]!;
+    const v = 2 * target[i]!;
+    const ux = position[u]!;
+    const vx = position[v]!;
+    if ((ux < x0 && vx < x0) || (ux > x1 && vx > x1)) continue;
+    const uy = position[u + 1]!;
+    const vy = position[v + 1]!;
+    if ((uy < y0 && vy < y0) || (uy > y1 && vy > y1) || ux + uy + vx + vy !== ux + uy + vx + vy) continue;
+    out[count++] = i;
+  }
+  return count;
+}
+
+/** The median length of an edge, in units of positions; 0 without edges. */
+export function typicalLength({ position, source, target }: Graph): number {
+  const lengths: number[] = [];
+  const stride = Math.max(1, Math.floor(source.length / 2000));
+  for (let i = 0; i < source.length; i += stride) {
+    const u = 2 * source[i]!;
+    const v = 2 * target[i]!;
+    const length = Math.hypot(position[u]! - position[v]!, position[u + 1]! - position[v + 1]!);
+    if (Number.isFinite(length)) lengths.push(length);
+  }
+  return lengths.sort((a, b) => a - b)[lengths.length >> 1] ?? 0;
+}
+
+/** By how much nodes are larger than their radius at this zoom, so that they neither drown nor vanish. */
+export function nodeZoom(camera: Camera, length: number): number {
+  return Math.min(Math.max(Math.sqrt((camera.scale * length) / 18), 0.42), 2.6);
+}
+
+/** From this length on the canvas, edges have arrow heads. */
+export const HEAD_FROM = 14;

@@ -1,0 +1,165 @@
+"""The server: a socket, a thread, and a way to end it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shlex
+import socket
+import threading
+import time
+import webbrowser
+from pathlib import Path
+from typing import Any
+
+from sgm.errors import InputError, MissingExtra, SGMError, printable
+
+from . import sources
+
+PORT = 8460  # tried first where no port is asked for
+_MOST_LISTED = 12
+
+
+class Server:
+    """A running inspector.
+
+    Attributes:
+        url: where the page is.
+        live: what it shows.
+    """
+
+    def __init__(self, url: str, live: Any, runner: Any, hub: Any, thread: threading.Thread) -> None:
+        """Take over a server that runs in a thread."""
+        self.url, self.live = url, live
+        self._runner, self._hub, self._thread = runner, hub, thread
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it still answers."""
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        """End it; a second call does nothing."""
+        self._hub.closed = True
+        self._runner.should_exit = True
+        self._thread.join(timeout=10)
+
+    def __enter__(self) -> Server:
+        """For `with`."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+def start(
+    path: Any,
+    second: Any = None,
+    *,
+    port: int | None = 0,
+    host: str = "127.0.0.1",
+    write: bool = False,
+    embed: bool = False,
+) -> Server:
+    """Read a memory and start its page in a thread; see `sgm.inspector.serve`."""
+    try:
+        import uvicorn
+
+        from .guard import Guard
+        from .web import make_app
+    except ModuleNotFoundError as error:
+        raise MissingExtra("sgm inspect", "inspect", error) from error
+    from .live import Live
+
+    if write and embed:
+        raise InputError("a page that notebooks show in a frame only reads: leave out write=True")
+    live = Live(sources.find(path).path, None if second is None else sources.find(second).path, write=write)
+    token = secrets.token_urlsafe(24) if write else None
+    listening = listen(host, port)
+    try:
+        number = listening.getsockname()[1]
+        app, hub = make_app(live, token)
+        guarded = Guard(app, host, number, token=token, embed=embed)
+        config = uvicorn.Config(
+            guarded, log_level="critical", access_log=False, lifespan="on", ws="none", http="h11", loop="asyncio",
+            server_header=False, timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        runner = uvicorn.Server(config)
+        thread = threading.Thread(target=runner.run, args=([listening],), name="sgm inspect", daemon=True)
+        thread.start()
+        while not runner.started and thread.is_alive():
+            time.sleep(0.01)
+    except BaseException:
+        listening.close()
+        raise
+    if not runner.started:
+        raise SGMError("the server did not start")
+    return Server(f"http://{_shown(host)}:{number}/", live, runner, hub, thread)
+
+
+def listen(host: str, port: int | None) -> socket.socket:
+    """A socket that listens; with None the usual port, or any other if that is taken."""
+    if port is not None and not 0 <= port <= 65535:
+        raise InputError(f"the port is {port}: expected a number from 0 (any that is free) to 65535")
+    if port is None:
+        with contextlib.suppress(SGMError):
+            return listen(host, PORT)
+        port = 0
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((host, port))
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        where = f"{host}:{port}"
+        raise SGMError(
+            f"cannot listen at {where}: {error.strerror or error}. Give another --port, or --port 0 for any."
+        ) from None
+    return listening
+
+
+def _shown(host: str) -> str:
+    """The host as an address of a page has it; a server that listens everywhere is shown by its own name for itself."""
+    if host in ("0.0.0.0", "::"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
+def run(path: Path, second: Path | None, *, port: int | None, host: str, browser: bool, write: bool) -> None:
+    """What `sgm inspect` does: start, say where, and wait for Ctrl-C."""
+    source = sources.find(path)
+    with start(source.path, second, port=port, host=host, write=write) as server:
+        view = server.live.view
+        print(f"{_text(source.path)}: {len(view):,} nodes, {len(view.drawn):,} edges on the map")
+        for line in _others(source):
+            print(line)
+        if host not in ("127.0.0.1", "localhost", "::1"):
+            print(f"everybody who reaches {host} can look at this memory{' and change it' if write else ''}")
+        if write:
+            print("edges can be removed and restored by hand; each time is an event in the file")
+        print(f"open {server.url}  (a plan: {server.url}#from=0&to={max(0, len(view) - 1)}; Ctrl-C ends)", flush=True)
+        if browser:
+            with contextlib.suppress(webbrowser.Error):
+                webbrowser.open(server.url)
+        try:
+            while server.is_running:
+                time.sleep(0.2)
+        except KeyboardInterrupt:
+            print("\nended")
+
+
+def _others(source: sources.Source) -> list[str]:
+    """Which other memories there are, a line each."""
+    if not source.others:
+        return []
+    listed = [f"  sgm inspect {shlex.quote(_text(path))}" for path in source.others[:_MOST_LISTED]]
+    left = len(source.others) - len(listed)
+    more = [f"  … and {left:,} more"] if left > 0 else []
+    return ["there are other memories:", *listed, *more]
+
+
+def _text(path: Path) -> str:
+    return printable(str(path))
