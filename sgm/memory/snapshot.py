@@ -39,6 +39,7 @@ from .schema import SCHEMA, events_crc, rows_crc
 Counts = NDArray[np.int32]
 _MOST = 2**31 - 1
 
+
 @dataclasses.dataclass
 class Snapshot:
     """A memory as its file was when it was last read.
