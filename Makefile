@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip -qq --disable-pip-version-check
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: run test lint opengl format bench torture clean help
+.PHONY: run test lint opengl browser inspector format bench torture clean help
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -14,7 +14,7 @@ help:  ## Show this list
 run: $(VENV)/run.stamp  ## Install and run PointEnv end to end: train, build, clean up, evaluate, report
 	@$(BIN)/sgm run point --buffer-size 5000 --cleanup-steps 20000
 
-test: lint opengl  ## Install, lint, type-check and run the tests
+test: lint opengl browser  ## Install, lint, type-check and run the tests
 	@$(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/dev.stamp  ## Check style and types
@@ -34,6 +34,20 @@ opengl: $(VENV)/dev.stamp
 	  $(BIN)/python -m sgm.envs.safety.worker >>$(VENV)/opengl.log 2>&1; } || { \
 	  echo "SafetyRooms cannot draw pictures here, and its tests that need them are skipped. As root, on Debian:"; \
 	  echo "  apt-get install $(OPENGL)"; echo "What was tried is in $(VENV)/opengl.log."; }
+
+# The inspector's page is tested in Debian's Chromium, which Mesa draws for without a graphics card.
+CHROMIUM := chromium $(OPENGL)
+browser: $(VENV)/dev.stamp
+	@command -v chromium >/dev/null || { \
+	  echo "installing $(CHROMIUM) (once)"; \
+	  { $(APT) update; $(APT) install -y --no-install-recommends $(CHROMIUM); } >$(VENV)/browser.log 2>&1; \
+	  command -v chromium >/dev/null; } || { \
+	  echo "There is no browser here, and the tests of the inspector's page that need one are skipped. As root, on Debian:"; \
+	  echo "  apt-get install $(CHROMIUM)"; echo "What was tried is in $(VENV)/browser.log."; }
+
+inspector:  ## Build the inspector's page from its sources; needs node
+	@command -v npm >/dev/null || { echo "make inspector needs node and npm; the built page is in sgm/inspector/static"; exit 1; }
+	@cd inspector && npm ci --silent && npm run --silent check && npm run --silent build
 
 format: $(VENV)/dev.stamp  ## Rewrite the sources in house style
 	@$(BIN)/ruff check --fix .

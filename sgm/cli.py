@@ -139,21 +139,40 @@ def _add_files(commands: Any) -> None:
     export.set_defaults(run=_export)
 
 
+_INSPECT = """Open a page in the browser that shows a memory: the map, plans, why a plan is not shorter, which
+edges are suspicious, what happened when. The page is served on this machine alone and only reads
+the file, which may be written meanwhile. Ctrl-C ends it.
+
+What to give: a memory file (FILE.sgm); the folder of an agent (agent.save, sgm fit), which has its
+memory.sgm; or the folder of a run (sgm run), of whose memories the first sparse one is taken and
+the others are listed.
+
+An address may say what to show: http://127.0.0.1:8460/#from=3&to=70 is the plan from node 3 to
+node 70."""
+
+
 def _add_inspect(commands: Any) -> None:
     """The command that opens the inspector."""
-    inspect = commands.add_parser("inspect", help="a page that shows what a memory will do, why, and which edges are wrong")
+    inspect = commands.add_parser(
+        "inspect", help="a page that shows what a memory will do, why, and which edges are wrong"
+    )
     inspect.formatter_class = argparse.RawDescriptionHelpFormatter
-    inspect.description = """Open a page in the browser that shows a memory: the map, plans, why a plan is not shorter, which edges are suspicious, what
-happened when. The page is served on this machine alone and only reads the file, which may be written meanwhile. Ctrl-C ends it.
-
-What to give: a memory file (FILE.sgm); the folder of an agent (agent.save, sgm fit), which has its memory.sgm; or the folder of a
-run (sgm run), of whose memories the first sparse one is taken and the others are listed.
-
-An address may say what to show: http://127.0.0.1:8460/#from=3&to=70 is the plan from node 3 to node 70."""
+    inspect.description = _INSPECT
     add = inspect.add_argument
     add("file", type=Path, metavar="FILE_OR_AGENT_OR_RUN", help="a memory file, agent folder or run folder")
-    add("second", type=Path, nargs="?", metavar="SECOND", help="a memory of the same stream: which edges are other in it")
-    add("--port", type=int, metavar="N", help="where to listen; 0: any port that is free (default: 8460, or any if it is taken)")
+    add(
+        "second",
+        type=Path,
+        nargs="?",
+        metavar="SECOND",
+        help="a memory of the same stream: which edges are other in it",
+    )
+    add(
+        "--port",
+        type=int,
+        metavar="N",
+        help="where to listen; 0: any port that is free (default: 8460, or any if it is taken)",
+    )
     add(
         "--host",
         default="127.0.0.1",

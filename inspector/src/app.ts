@@ -200,7 +200,7 @@ export class App {
     return [
       { kind: "path", points: ends, colour: "chosen", width: 4, arrows: true, dash },
       { kind: "mark", at: ends[0]!, form: "ring", colour: "chosen", radius: 7, label: String(u) },
-      { kind: "mark", at: ends[1]!, form: "ring", colour: "chosen", radius: 7, label: String(v) },
+      { kind: "mark", at: ends[1]!, form: "ring", colour: "chosen", radius: 7, label: String(v), below: true },
     ];
   }
 

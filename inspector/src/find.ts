@@ -1,7 +1,7 @@
 // Find: a node, an edge, or nodes with an attribute.
 import type { App } from "./app";
 import { h, need } from "./dom";
-import { edgeLink, heading, nodeLink } from "./parts";
+import { heading, nodeLink } from "./parts";
 import type { Found } from "./types";
 
 function results(app: App, query: string, found: Found): Node[] {
@@ -9,7 +9,7 @@ function results(app: App, query: string, found: Found): Node[] {
   return [
     heading("Found", query),
     h("p", {}, found.text),
-    h("ul", {}, ...found.nodes.slice(0, 200).map((i) => item(nodeLink(app, i))), ...found.edges.slice(0, 200).map(([u, v]) => item(edgeLink(app, u, v)))),
+    h("ul", {}, ...found.nodes.slice(0, 200).map((i) => item(nodeLink(app, i)))),
   ];
 }
 
@@ -18,7 +18,7 @@ async function find(app: App, query: string): Promise<void> {
   if (found.nodes.length + found.edges.length === 0) return app.say(found.text || `Nothing found for “${query}”.`);
   app.quiet();
   if (found.nodes.length === 1 && !found.edges.length) return app.go({ screen: "node", node: found.nodes[0]!, at: null });
-  if (found.edges.length === 1 && !found.nodes.length) return app.go({ screen: "edge", edge: found.edges[0]!, at: null });
+  if (found.edges.length) return app.go({ screen: "edge", edge: found.edges[0]!, at: null });
   app.mark(found.nodes.slice(0, 500).map((i) => ({ kind: "mark", at: app.view.place(i), form: "ring", colour: "chosen", radius: 7 })));
   app.drawShapes();
   app.reveal(...found.nodes);

@@ -78,6 +78,7 @@ async function start(): Promise<void> {
   window.sgmInspector = {
     timings: app.view.timings,
     frames: (count: number) => app.view.frames(count),
+    recolours: (count: number) => app.view.recolours(count),
     where: (node: number) => app.view.camera.toScreen(...app.view.place(node)),
     camera: app.view.camera,
     shapes: () => app.view.shapes,

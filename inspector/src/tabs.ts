@@ -24,7 +24,7 @@ export function drawTabs(app: App): void {
   if (!bar.childElementCount) {
     bar.append(...SCREENS.map((screen) => tab(app, screen)));
     bar.addEventListener("keydown", (event) => arrow(app, event));
-    const narrow = matchMedia("(max-width: 760px)");
+    const narrow = matchMedia("(max-width: 860px)");
     const turn = () => bar.setAttribute("aria-orientation", narrow.matches ? "horizontal" : "vertical");
     narrow.addEventListener("change", turn);
     turn();

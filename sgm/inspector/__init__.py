@@ -1,7 +1,7 @@
 """The inspector: a local page that answers what a memory will do, why, and which of its edges are wrong.
 
-Answers are plain functions over a `View`, a memory as it is at one moment; only web.py, guard.py and server.py know of the
-web. `sgm inspect` and `serve` open the page.
+Answers are plain functions over a `View`, a memory as it is at one moment; only web.py, guard.py and server.py know of
+the web. `sgm inspect` and `serve` open the page.
 """
 
 from __future__ import annotations

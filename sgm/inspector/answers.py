@@ -196,8 +196,8 @@ def rule(view: View, place: int, events: list[dict[str, Any]]) -> str:
         return _why_removed(view, place, events)
     if state == GUARDED:
         return (
-            f"Guarded: {_gave_up(view, place)}, but without it the largest strongly connected component would shrink. It "
-            f"stays, at the expected steps to get through it; {worked}."
+            f"Guarded: {_gave_up(view, place)}, but without it the largest strongly connected component would shrink. "
+            f"It stays, at the expected steps to get through it; {worked}."
         )
     return f"Stands: {worked}." if tries else "Stands: never tried."
 
@@ -262,8 +262,8 @@ def _cut(view: View, start: int, goal: int) -> str:
     one, other = int(view.parts[start]), int(view.parts[goal])
     sizes = np.bincount(view.parts)
     return (
-        f"they are in strongly connected components {one} ({sizes[one]:,} nodes) and {other} ({sizes[other]:,} nodes), and "
-        "no edge that stands leads on"
+        f"they are in strongly connected components {one} ({sizes[one]:,} nodes) and {other} ({sizes[other]:,} nodes), "
+        "and no edge that stands leads on"
     )
 
 

@@ -21,7 +21,12 @@ def compare(before: View, after: View, names: tuple[str, str]) -> dict[str, Any]
     old, new = _standing(before, nodes), _standing(after, nodes)
     added, removed = sorted(new.keys() - old.keys()), sorted(old.keys() - new.keys())
     repriced = [key for key in sorted(old.keys() & new.keys()) if old[key] != new[key]]
-    counts = {"added": len(added), "removed": len(removed), "repriced": len(repriced), "nodes": len(after) - len(before)}
+    counts = {
+        "added": len(added),
+        "removed": len(removed),
+        "repriced": len(repriced),
+        "nodes": len(after) - len(before),
+    }
     return {
         "version": before.version,
         "same_stream": True,
@@ -38,15 +43,22 @@ def why_not(before: View, after: View, names: tuple[str, str]) -> str:
     one, other = before.memory, after.memory
     shared, seen = min(len(one), len(other)), min(len(one.assignment), len(other.assignment))
     differ = np.flatnonzero(one.nodes[:shared] != other.nodes[:shared])
-    begin = f"{names[0]} and {names[1]} are not memories of one stream of observations, so their nodes are not the same: "
+    begin = (
+        f"{names[0]} and {names[1]} are not memories of one stream of observations, so their nodes are not the same: "
+    )
     if not shared:
         return begin + "one of them is empty."
     if len(differ):
         node = int(differ[0])
-        return begin + f"node {node} keeps observation {one.nodes[node]:,} in one and {other.nodes[node]:,} in the other."
+        return (
+            begin + f"node {node} keeps observation {one.nodes[node]:,} in one and {other.nodes[node]:,} in the other."
+        )
     if (one.assignment[:seen] != other.assignment[:seen]).any():
         place = int(np.flatnonzero(one.assignment[:seen] != other.assignment[:seen])[0])
-        return begin + f"observation {place:,} went to node {one.assignment[place]} in one and {other.assignment[place]} in the other."
+        return (
+            f"{begin}observation {place:,} went to node {one.assignment[place]} in one and "
+            f"{other.assignment[place]} in the other."
+        )
     vectors = one.embeddings[:shared], other.embeddings[:shared]
     if vectors[0].shape != vectors[1].shape or not np.allclose(*vectors, rtol=1e-3, atol=1e-5):
         return begin + "the embeddings of their nodes differ."

@@ -1,7 +1,7 @@
 """Arrays for the page: one binary message instead of megabytes of JSON.
 
-Bytes 0 to 3 are "SGMI", 4 to 7 the length H of the header (little-endian). The header is JSON, padded with spaces so that
-8 + H is a multiple of 8: facts, and for each array its name, dtype, shape and offset in the data that follow.
+Bytes 0 to 3 are "SGMI", 4 to 7 the length H of the header (little-endian). The header is JSON, padded with spaces so
+that 8 + H is a multiple of 8: facts, and for each array its name, dtype, shape and offset in the data that follow.
 """
 
 from __future__ import annotations

@@ -59,7 +59,9 @@ def _by_value(view: View, name: str, value: float) -> dict[str, Any]:
         held = ", ".join(view.memory.attributes) or "none"
         return _found(view, [], [], f"There is no attribute {name!r}; this memory has {held}.")
     if values.ndim != 1:
-        return _found(view, [], [], f"The attribute {name!r} has several numbers a node: one that has one can be found.")
+        return _found(
+            view, [], [], f"The attribute {name!r} has several numbers a node: one that has one can be found."
+        )
     near = np.isclose(values.astype(np.float64), value, rtol=1e-3, atol=1e-6)
     nodes = np.flatnonzero(near)
     more = f", the first {_MOST} are shown" if len(nodes) > _MOST else ""

@@ -1,8 +1,9 @@
 """Who may ask: the page itself, on this machine, and nobody through it.
 
 A web page anywhere can make a browser send requests to 127.0.0.1. Its name may even be made to point there (DNS
-rebinding), and then the browser lets it read the answers. So the name that was asked for is checked, the page that asks, and
-what the browser says about where a request comes from; and nothing is written without a token that only our page has.
+rebinding), and then the browser lets it read the answers. So the name that was asked for is checked, the page that
+asks, and what the browser says about where a request comes from; and nothing is written without a token that only our
+page has.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Where to draw nodes whose positions are not known: landmark MDS of the lengths of paths.
 
-De Silva and Tenenbaum, "Sparse multidimensional scaling using landmark points", 2004. A few landmarks, each the farthest
-from those before it, are laid out by classical scaling of the shortest paths between them; every other node follows from
-its paths to the landmarks. There is no random number in it.
+De Silva and Tenenbaum, "Sparse multidimensional scaling using landmark points", 2004. A few landmarks, each the
+farthest from those before it, are laid out by classical scaling of the shortest paths between them; every other node
+follows from its paths to the landmarks. There is no random number in it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def computed(nodes: int, source: Ints, target: Ints, weight: Floats) -> Floats:
     places = np.zeros((nodes, 2))
     boxes = []
     for group in groups:
-        inside = _component(graph[group][:, group] if len(groups) > 1 else graph) if len(group) > 1 else np.zeros((1, 2))
+        inside = (
+            _component(graph[group][:, group] if len(groups) > 1 else graph) if len(group) > 1 else np.zeros((1, 2))
+        )
         places[group] = inside - inside.min(axis=0)
         boxes.append(places[group].max(axis=0))
     for group, corner in zip(groups, _shelves(np.array(boxes).reshape(-1, 2)), strict=True):
@@ -56,7 +58,8 @@ def _component(graph: csr_array) -> Floats:
     """(n, 2) places of the nodes of a connected graph."""
     nodes = graph.shape[0]
     most = LANDMARKS if nodes <= MANY else FEW_LANDMARKS
-    chosen, steps = [0], []
+    chosen = [0]
+    steps: list[Floats] = []
     nearest = np.full(nodes, math.inf)
     while len(steps) < min(most, nodes):
         steps.append(dijkstra(graph, directed=True, indices=chosen[-1]))
@@ -99,7 +102,7 @@ def _shelves(boxes: Floats) -> Floats:
 
 def beside_neighbours(places: Floats, source: Ints, target: Ints) -> Floats:
     """The places with those that are not finite put in the middle of their neighbours', or in the middle of all."""
-    known = np.isfinite(places).all(axis=1)
+    known = np.asarray(np.isfinite(places).all(axis=1))
     if known.all():
         return places
     filled = np.where(known[:, None], places, places[known].mean(axis=0) if known.any() else 0.0)

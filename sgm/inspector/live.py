@@ -1,6 +1,7 @@
 """A memory file that is looked at while others write it: read again when it changes, in short reads.
 
-Nothing is held open. Whether the file has changed is seen from the size and time of the file and of its write-ahead log.
+Nothing is held open. Whether the file has changed is seen from the size and time of the file and of its write-ahead
+log.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Live:
         """Read a file, and one to compare it with; StoreError if either is not what it should be."""
         self.path, self.second, self.write = Path(path), second, write
         self.turn = threading.RLock()
-        self._stamp, self._again, self._tries = stamp(self.path), False, 0
+        self._stamp, self._again, self._unsure, self._tries = stamp(self.path), False, False, 0
         self._snapshot = Snapshot.take(self.path)
         self.records = Records.read(self._snapshot.path, len(self._snapshot.memory))
         self._places: tuple[Any, Places] | None = None
@@ -68,20 +69,42 @@ class Live:
     # -- watching ------------------------------------------------------------------------------------------------
 
     def poll(self) -> list[Message]:
-        """Read the file again if it looks changed; what is to be told."""
+        """Read the file again if it looks changed; what is to be told.
+
+        What was added is read at once. Whether all of the file is still whole is seen a moment later: writers add to
+        the log beside the file, and where the file itself was touched anything may have happened to it.
+        """
         now = stamp(self.path)
-        if now == self._stamp and not self._again:
+        if now != self._stamp:
+            # Two writes within a tick of the file system's clock look like one: look once more after the last change.
+            self._again, self._unsure = True, self._unsure or now[0] != self._stamp[0]
+            self._stamp = now
+        elif self._again:
+            self._again = False
+        elif self._unsure:
+            self._unsure = False
+            return self._verified()
+        else:
             return []
-        # Two writes within a tick of the file system's clock look like one: look once more after the last change.
-        self._again = now != self._stamp
-        self._stamp = now
         with self.turn:
             return self._read_again()
+
+    def _verified(self) -> list[Message]:
+        """Read the whole file, to see whether it can be read."""
+        try:
+            Snapshot.take(self.path)
+        except (SGMError, OSError, MemoryError) as error:
+            self._tries = _TRIES
+            return self._trouble(str(error))
+        finally:
+            give_back()
+        return []
 
     def _read_again(self) -> list[Message]:
         before = self.view.version
         try:
-            self._snapshot = self._snapshot.refreshed()
+            whole = self.problem is not None  # after trouble nothing is taken for granted
+            self._snapshot = Snapshot.take(self.path) if whole else self._snapshot.refreshed()
         except (SGMError, OSError, MemoryError) as error:
             return self._trouble(str(error))
         self._tries = 0

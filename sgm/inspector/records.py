@@ -196,5 +196,7 @@ def _conditions_now(view: View) -> dict[str, bool]:
 
 
 def _condition(name: str, holds: bool, since: str) -> dict[str, Any]:
-    text = {"": "holds" if holds else "does not hold", "no longer": "held when it was measured, and no longer does"}[since]
+    text = {"": "holds" if holds else "does not hold", "no longer": "held when it was measured, and no longer does"}[
+        since
+    ]
     return {"name": name, "holds": holds, "text": text}

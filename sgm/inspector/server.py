@@ -115,7 +115,9 @@ def listen(host: str, port: int | None) -> socket.socket:
     except OSError as error:
         listening.close()
         where = f"{host}:{port}"
-        raise SGMError(f"cannot listen at {where}: {error.strerror or error}. Give another --port, or --port 0 for any.") from None
+        raise SGMError(
+            f"cannot listen at {where}: {error.strerror or error}. Give another --port, or --port 0 for any."
+        ) from None
     return listening
 
 
@@ -126,9 +128,7 @@ def _shown(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def run(
-    path: Path, second: Path | None, *, port: int | None, host: str, browser: bool, write: bool
-) -> None:
+def run(path: Path, second: Path | None, *, port: int | None, host: str, browser: bool, write: bool) -> None:
     """What `sgm inspect` does: start, say where, and wait for Ctrl-C."""
     source = sources.find(path)
     with start(source.path, second, port=port, host=host, write=write) as server:

@@ -32,8 +32,8 @@ def find(given: Any) -> Source:
     found = _in_run(path)
     if not found:
         raise StoreError(
-            f"{path} holds no memory (memory.sgm, at any depth): give a memory file, an agent folder, or the folder of a "
-            "run (sgm run, sgm fit, sgm demo)"
+            f"{path} holds no memory (memory.sgm, at any depth): give a memory file, an agent folder, or the folder "
+            "of a run (sgm run, sgm fit, sgm demo)"
         )
     chosen = min(found, key=lambda file: (not _is_sparse(file.relative_to(path)), file))
     return Source(chosen, [file for file in found if file != chosen])

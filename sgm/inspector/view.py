@@ -161,14 +161,15 @@ def prices(memory: SparseGraphicalMemory, table: EdgeTable) -> Floats:
     policy = memory.policy
     price = policy.price(table.weight, table.successes, table.failures)
     if policy.guard:
-        price = np.where(
-            table.guarded, policy.guarded_price(table.weight, table.successes, table.failures), price
-        )
+        price = np.where(table.guarded, policy.guarded_price(table.weight, table.successes, table.failures), price)
     return np.where(table.removed, np.inf, price)
 
 
 def drawn_edges(table: EdgeTable, most: int = MOST_DRAWN) -> Ints:
-    """(D,) edges that the filter keeps or that were removed; of too many, those that were tried, then each node's shortest."""
+    """(D,) edges that the filter keeps or that were removed.
+
+    Of too many, those that were tried or removed, then each node's shortest.
+    """
     shown = np.flatnonzero(table.kept | table.removed)
     if len(shown) <= most:
         return shown

@@ -56,7 +56,10 @@ class Hub:
     async def watch(self) -> None:
         """Look at the file again and again."""
         while not self.closed:
-            await self.look()
+            try:
+                await self.look()
+            except Exception as error:  # whatever a file makes us stumble over, the page goes on
+                print(f"sgm inspect: {printable(f'{type(error).__name__}: {error}')}", file=sys.stderr, flush=True)
             await asyncio.sleep(POLL)
 
     async def look(self) -> None:

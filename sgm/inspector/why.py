@@ -1,21 +1,21 @@
 """Why not the shorter way: what makes the plan longer than the shortest way by weight, cause by cause.
 
-Two ways are compared. The *shortest* has the least weight over all edges of the filter, removed ones included, as if every
-edge worked at once. The *chosen* one is the plan: least price over the edges that stand. The difference is how much longer
-the plan is: the weight of the chosen way minus that of the shortest, steps, never negative.
+Two ways are compared. The *shortest* has the least weight over all edges of the filter, removed ones included, as if
+every edge worked at once. The *chosen* one is the plan: least price over the edges that stand. The difference is how
+much longer the plan is: the weight of the chosen way minus that of the shortest, steps, never negative.
 
 Causes add up to it exactly, and none is negative:
 
-1. Removed edges. While the shortest way has one, take it away and find the shortest way again: the steps by which that is
-   longer are due to this edge. After three of them all others are taken away together. What is left is the shortest way
-   that can be gone.
-2. Prices. If the plan is not that way, then because the plan is cheaper. What is charged above weights is added up over the
-   edges that only the one or only the other way has, by what speaks against an edge: the guard keeps it, it failed, it was
-   never tried, or it always worked but not often. The steps by which the plan is longer are shared among these kinds in
-   proportion to what each adds to the shorter way more than to the plan. A kind is named by its dearest edge.
+1. Removed edges. While the shortest way has one, take it away and find the shortest way again: the steps by which that
+   is longer are due to this edge. After three of them all others are taken away together. What is left is the shortest
+   way that can be gone.
+2. Prices. If the plan is not that way, then because the plan is cheaper. What is charged above weights is added up over
+   the edges that only the one or only the other way has, by what speaks against an edge: the guard keeps it, it failed,
+   it was never tried, or it always worked but not often. The steps by which the plan is longer are shared among these
+   kinds in proportion to what each adds to the shorter way more than to the plan. A kind is named by its dearest edge.
 
-Where both ways cost the same, that is the cause ("weight"). Weights of ways and shares are rounded to 2⁻²⁰ steps, so that
-sums are exact in floating point.
+Where both ways cost the same, that is the cause ("weight"). Weights of ways and shares are rounded to 2⁻²⁰ steps, so
+that sums are exact in floating point.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def _kinds(view: View) -> NDArray[np.int64]:
     """(E,) what speaks against each edge: its place in KINDS; −1: nothing, its price is its weight."""
     table = view.table
     tried = table.successes + table.failures > 0
-    kind = np.where(tried, np.where(table.failures > 0, KINDS.index("failed"), KINDS.index("tried")), KINDS.index("untried"))
+    kind = np.where(
+        tried, np.where(table.failures > 0, KINDS.index("failed"), KINDS.index("tried")), KINDS.index("untried")
+    )
     kind[table.guarded] = KINDS.index("guarded")
     kind[view.price == table.weight] = -1
     kind[table.removed] = KINDS.index("removed")
@@ -163,7 +165,7 @@ def _charges(view: View, ways: Ways, way: list[int], chosen: list[int]) -> list[
 
 
 def _shared(steps: float, parts: dict[int, float]) -> dict[int, float]:
-    """Steps shared in proportion to parts, rounded so that the shares add up; the largest takes what rounding leaves."""
+    """Steps shared in proportion to parts, rounded so that they add up; the largest takes what rounding leaves."""
     total, largest = sum(parts.values()), max(parts, key=lambda kind: parts[kind])
     shares = {kind: math.floor(steps * part / total * _GRID) / _GRID for kind, part in parts.items()}
     shares[largest] = steps - sum(share for kind, share in shares.items() if kind != largest)
@@ -178,7 +180,9 @@ def _cause(view: View, ways: Ways, place: int, kind: str, steps: float | None, o
 def _because(edge: dict[str, Any], kind: str, steps: float | None, others: int) -> str:
     name = f"{edge['source']}→{edge['target']}"
     tries = edge["successes"] + edge["failures"]
-    price = "" if edge["price"] is None else f", so it counts as {edge['price']:.1f} steps instead of {edge['weight']:.1f}"
+    price = (
+        "" if edge["price"] is None else f", so it counts as {edge['price']:.1f} steps instead of {edge['weight']:.1f}"
+    )
     reason = {
         "removed": f"edge {name} was removed",
         "guarded": f"edge {name} failed {edge['failures']} of {tries} tries and only the guard keeps it{price}",
@@ -234,6 +238,6 @@ def _text(view: View, ways: Ways, chosen: list[int], shortest: list[int], differ
     paid = float(view.price[view.along(chosen)].sum())
     other = "cannot be taken, because edges on it were removed" if math.isinf(price) else f"is priced at {price:.1f}"
     return (
-        f"The plan takes {ways.length(chosen):.1f} steps if every edge works at once, {difference:.1f} more than the shortest "
-        f"way, and is priced at {paid:.1f}. The shortest way {other}."
+        f"The plan takes {ways.length(chosen):.1f} steps if every edge works at once, {difference:.1f} more than the "
+        f"shortest way, and is priced at {paid:.1f}. The shortest way {other}."
     )

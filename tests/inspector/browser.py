@@ -18,10 +18,10 @@ DATA = Path(__file__).parents[1] / "data" / "inspector"
 WORLDS = ("point", "doom", "safety")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Mesa's llvmpipe draws: without a graphics card the pictures are the same and only slower.
-FLAGS = (
-    "--headless=new --no-sandbox --use-gl=angle --use-angle=gl-egl --ignore-gpu-blocklist --disable-background-networking "
-    "--disable-component-update --disable-sync --no-first-run"
-).split()
+FLAGS = [
+    "--headless=new", "--no-sandbox", "--use-gl=angle", "--use-angle=gl-egl", "--ignore-gpu-blocklist",
+    "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
 LAPTOP = {"width": 1280, "height": 800}
 PHONE = {"width": 390, "height": 844}
 
@@ -53,7 +53,7 @@ class Page:
         self.tab, self.url = tab, url.rstrip("/")
         self.faults: list[str] = []
         self.asked: list[str] = []
-        tab.set_default_timeout(60_000)
+        tab.set_default_timeout(30_000)
         tab.on("pageerror", lambda fault: self.faults.append(str(fault)))
         tab.on("console", lambda line: self._heard(line))
         tab.on("request", lambda request: self.asked.append(request.url))
@@ -94,7 +94,8 @@ class Page:
         """The cells of the table whose caption begins so."""
         return self.tab.evaluate(
             """caption => {
-                const table = [...document.querySelectorAll("#panel table")].find(one => one.caption.innerText.startsWith(caption));
+                const tables = [...document.querySelectorAll("#panel table")];
+                const table = tables.find(one => one.caption.innerText.startsWith(caption));
                 if (!table) return null;
                 return [...table.tBodies[0].rows].map(row => [...row.cells].map(cell => cell.innerText.trim()));
             }""",

@@ -50,9 +50,12 @@ class Stream:
 
     def next(self) -> tuple[str, dict[str, Any]]:
         """The next event: kind and facts."""
-        kind = ""
+        kind, alive = "", 0
         while True:
             line = self._response.readline().decode().rstrip("\n")
+            alive += line.startswith(":")
+            if alive > 3:
+                raise TimeoutError("nothing but heartbeats")
             if line.startswith("event: "):
                 kind = line.removeprefix("event: ")
             elif line.startswith("data: "):

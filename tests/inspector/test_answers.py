@@ -153,7 +153,11 @@ def test_an_edge_says_by_which_rule_it_was_removed_and_when():
     json.dumps(told, allow_nan=False)
     assert told["state"] == REMOVED and told["removed_at"] == 2 and told["price"] is None
     assert told["removed_event"]["sequence"] == 3 and "first-failure" in told["rule"] and "event 3" in told["rule"]
-    assert [(event["kind"], event["episode"]) for event in told["events"]] == [("reached", None), ("failed", 4), ("removed", 4)]
+    assert [(event["kind"], event["episode"]) for event in told["events"]] == [
+        ("reached", None),
+        ("failed", 4),
+        ("removed", 4),
+    ]
     assert answers.edge(view, a, b)["rule"] == "Removed by hand, event 4."
     memory.restore(u, v)
     told = answers.edge(View(memory), u, v)
@@ -168,7 +172,9 @@ def test_a_removal_by_hand_right_after_a_failed_try_is_told_from_one_by_the_poli
     assert answers.edge(View(memory), u, v)["rule"].startswith("Removed by hand")
 
 
-@pytest.mark.parametrize(("policy", "word"), [("second-failure", "twice"), (sgm.Belief(threshold=0.3), "fell under 0.3")])
+@pytest.mark.parametrize(
+    ("policy", "word"), [("second-failure", "twice"), (sgm.Belief(threshold=0.3), "fell under 0.3")]
+)
 def test_every_policy_gives_its_reason(policy, word):
     memory = plane(policy=policy)
     u, v = (int(end[0]) for end in memory.edges()[:2])
@@ -244,13 +250,23 @@ def test_components_are_listed_by_size_with_the_removed_edges_that_joined_them()
     told = components(View(memory))
     assert [part["size"] for part in told["components"]] == [5, 3, 1]
     assert told["components"][1]["sample"] == [6, 7, 8]
-    cuts = [(cut["edge"]["source"], cut["edge"]["target"], cut["from_component"], cut["to_component"]) for cut in told["cut"]]
+    cuts = [
+        (cut["edge"]["source"], cut["edge"]["target"], cut["from_component"], cut["to_component"])
+        for cut in told["cut"]
+    ]
     assert cuts == [(5, 6, 0, 1), (0, 1, 2, 0)]
 
 
 @pytest.mark.parametrize(
     ("query", "nodes", "edges"),
-    [("12", [12], 0), (" 12 ", [12], 0), ("0 {v}", None, 1), ("0→{v}", None, 1), ("0->{v}", None, 1), ("10000000000000000000", [], 0)],
+    [
+        ("12", [12], 0),
+        (" 12 ", [12], 0),
+        ("0 {v}", None, 1),
+        ("0→{v}", None, 1),
+        ("0->{v}", None, 1),
+        ("10000000000000000000", [], 0),
+    ],
 )
 def test_nodes_and_edges_are_found_by_number(query, nodes, edges):
     memory = plane()

@@ -36,7 +36,10 @@ def test_components_stand_side_by_side_and_do_not_overlap():
     target = np.concatenate([first[1], second[1] + 60])
     places = computed(103, source, target, np.concatenate([first[2], second[2]]))
     assert np.isfinite(places).all()
-    boxes = [(places[part].min(axis=0), places[part].max(axis=0)) for part in (slice(60), slice(60, 100), *(slice(n, n + 1) for n in (100, 101, 102)))]
+    boxes = [
+        (places[part].min(axis=0), places[part].max(axis=0))
+        for part in (slice(60), slice(60, 100), *(slice(n, n + 1) for n in (100, 101, 102)))
+    ]
     for number, (low, high) in enumerate(boxes):
         for other_low, other_high in boxes[number + 1 :]:
             assert (high < other_low).any() or (other_high < low).any()

@@ -101,7 +101,8 @@ def test_what_cannot_be_answered_is_one_sentence(server, path, status):
 @pytest.mark.parametrize(
     "path",
     [
-        "/../../../../etc/passwd", "/static/../web.py", "/api/image/..%2f..%2fetc%2fpasswd", "/api/image/%2e%2e", "//etc/passwd",
+        "/../../../../etc/passwd", "/static/../web.py", "/api/image/..%2f..%2fetc%2fpasswd", "/api/image/%2e%2e",
+        "//etc/passwd",
         "/api/image/1.5", "/api/image/-1", "/api/image/0x1", "/app.js/../../web.py", "/index.html", "/api/image/1%00",
         "/%2e%2e/web.py", "/app.js%00.txt", "/api/episode/../../../x/image/0", "/web.py", "\\..\\web.py",
     ],
@@ -121,7 +122,20 @@ def test_the_server_listens_on_this_machine_alone(server):
         assert other.connect_ex(("127.0.0.2", port(server))) != 0
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:{port}", "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:{port}", "", "127.0.0.1:{port}.evil.example", "10.0.0.1:{port}", "[::2]:{port}"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "evil.example:{port}",
+        "127.0.0.1",
+        "127.0.0.1:1",
+        "localhost.evil.example:{port}",
+        "",
+        "127.0.0.1:{port}.evil.example",
+        "10.0.0.1:{port}",
+        "[::2]:{port}",
+    ],
+)
 def test_a_foreign_name_is_not_answered(server, host):
     for path in ("/", "/api/summary", "/app.js"):
         answer = ask(server.url, path, Host=host.format(port=port(server)))
@@ -135,7 +149,17 @@ def test_the_names_of_this_machine_are_answered(server, host):
     assert ask(server.url, Host=name, Origin=f"http://{name}").status == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1", "http://localhost:{port}", "file://"])
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://evil.example",
+        "null",
+        "https://127.0.0.1:{port}",
+        "http://127.0.0.1:1",
+        "http://localhost:{port}",
+        "file://",
+    ],
+)
 def test_a_foreign_page_is_not_answered(server, origin):
     assert ask(server.url, Origin=origin.format(port=port(server))).status == 403
 
@@ -174,7 +198,14 @@ def test_every_answer_has_the_headers_that_keep_a_page_safe(server):
     for path in ("/", "/app.js", "/api/summary", "/api/graph", "/api/nothing", "/api/node/9999999"):
         headers = ask(server.url, path).headers
         policy = headers["content-security-policy"]
-        for part in ("default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"):
+        for part in (
+            "default-src 'none'",
+            "script-src 'self'",
+            "style-src 'self'",
+            "connect-src 'self'",
+            "frame-ancestors 'none'",
+            "base-uri 'none'",
+        ):
             assert part in policy
         assert "unsafe" not in policy and "http" not in policy
         assert headers["x-content-type-options"] == "nosniff" and headers["referrer-policy"] == "no-referrer"
@@ -205,7 +236,10 @@ def test_a_page_that_only_reads_changes_nothing(server):
     assert answer.status == 403 and "--write" in answer.json()["error"]
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
         assert ask(server.url, "/api/summary", method).status == 405
-    assert sgm.SparseGraphicalMemory.load(server.live.path, None).removed().source.tolist() == server.live.view.memory.removed().source.tolist()
+    assert (
+        sgm.SparseGraphicalMemory.load(server.live.path, None).removed().source.tolist()
+        == server.live.view.memory.removed().source.tolist()
+    )
 
 
 def test_edges_are_removed_and_restored_by_hand_as_events_of_the_file(writable):
@@ -224,7 +258,18 @@ def test_edges_are_removed_and_restored_by_hand_as_events_of_the_file(writable):
     assert sorted(path.name for path in writable.live.path.parent.iterdir()) == ["m.sgm"]
 
 
-@pytest.mark.parametrize("headers", [{}, {"X_SGM_Token": ""}, {"X_SGM_Token": "wrong"}, {"X_SGM_Token": "{token}", "Origin": "http://evil.example"}, {"X_SGM_Token": "{token}", "Sec_Fetch_Site": "cross-site"}, {"X_SGM_Token": "{token}", "Host": "evil.example"}], ids=str)
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"X_SGM_Token": ""},
+        {"X_SGM_Token": "wrong"},
+        {"X_SGM_Token": "{token}", "Origin": "http://evil.example"},
+        {"X_SGM_Token": "{token}", "Sec_Fetch_Site": "cross-site"},
+        {"X_SGM_Token": "{token}", "Host": "evil.example"},
+    ],
+    ids=str,
+)
 def test_nothing_is_written_for_anybody_else(writable, headers):
     edges = writable.live.view.memory.edges()
     u, v = int(edges.source[0]), int(edges.target[0])
@@ -237,7 +282,12 @@ def test_nothing_is_written_for_anybody_else(writable, headers):
 
 def test_what_cannot_be_written_is_one_sentence(writable):
     token = ask(writable.url).json()["token"]
-    for path, status in (("/api/edge/0/0/remove", 404), ("/api/edge/0/99999/restore", 404), ("/api/edge/x/1/remove", 404), ("/api/summary", 405)):
+    for path, status in (
+        ("/api/edge/0/0/remove", 404),
+        ("/api/edge/0/99999/restore", 404),
+        ("/api/edge/x/1/remove", 404),
+        ("/api/summary", 405),
+    ):
         answer = ask(writable.url, path, "POST", X_SGM_Token=token)
         assert answer.status == status and answer.json()["error"]
     edges = writable.live.view.memory.edges()
@@ -259,7 +309,9 @@ def test_hostile_names_in_a_memory_stay_text(tmp_path):
         assert HOSTILE in {attribute["name"] for attribute in ask(running.url).json()["attributes"]}
         assert ask(running.url, "/api/node/3").json()["attributes"][HOSTILE] == 3.0
         found = ask(running.url, "/api/find?q=%3C%2Fscript%3E%3D1")
-        assert found.headers["content-type"] == "application/json" and found.headers["x-content-type-options"] == "nosniff"
+        assert (
+            found.headers["content-type"] == "application/json" and found.headers["x-content-type-options"] == "nosniff"
+        )
         for path in ("/api/summary", "/api/node/3"):
             assert ask(running.url, path).headers["content-type"] == "application/json"
         page = ask(running.url, "/")
@@ -278,7 +330,9 @@ def test_hostile_names_of_policies_stay_text(tmp_path):
     memory.save(tmp_path / "m.sgm")
     with sgm.inspector.serve(tmp_path / "m.sgm") as running:
         facts = ask(running.url).json()
-        assert facts["policy"]["name"] == HOSTILE and any("not part of this package" in text for text in facts["warnings"])
+        assert facts["policy"]["name"] == HOSTILE and any(
+            "not part of this package" in text for text in facts["warnings"]
+        )
         u, v = (int(end[0]) for end in running.live.view.memory.removed()[:2])
         assert HOSTILE[:80] in ask(running.url, f"/api/edge/{u}/{v}").json()["rule"]
 

@@ -76,9 +76,7 @@ def test_causes_add_up_exactly_to_how_much_longer_the_plan_is(policy, nodes, see
 def square(policy):
     """Nodes 0 to 3 around a square of side 3, and a diagonal from 0 to 2 of weight 4."""
     table = np.array([[0, 3, 4, 9], [9, 0, 3, 9], [9, 9, 0, 3], [3, 9, 9, 0]], np.float32)
-    memory = sgm.SparseGraphicalMemory(
-        sgm.TableDistance(table), criterion="none", max_dist=5.0, k=None, policy=policy
-    )
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", max_dist=5.0, k=None, policy=policy)
     memory.extend(np.arange(4))
     return memory
 

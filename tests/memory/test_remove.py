@@ -76,7 +76,11 @@ def test_the_memory_before_and_after_can_be_rebuilt():
 def test_unknown_edges_and_nodes_are_refused():
     memory = built()
     u = int(memory.edges().source[0])
-    far = next(v for v in range(len(memory)) if v != u and v not in memory.edges(filtered=False).target[memory.edges(filtered=False).source == u])
+    far = next(
+        v
+        for v in range(len(memory))
+        if v != u and v not in memory.edges(filtered=False).target[memory.edges(filtered=False).source == u]
+    )
     with pytest.raises(sgm.UnknownEdge, match="no edge leads"):
         memory.remove(u, far)
     with pytest.raises(sgm.UnknownNode):
@@ -109,7 +113,9 @@ def test_a_failed_write_takes_the_removal_back(tmp_path):
         assert facts(live) == before and not len(live.events().sequence)
         live._store._connection.execute("PRAGMA query_only = OFF")
         assert live.remove(*u_v)
-    assert facts(SGM.load(path, None))["removed"] == [(*u_v, pytest.approx(facts(SGM.load(path, None))["removed"][0][2]))]
+    assert facts(SGM.load(path, None))["removed"] == [
+        (*u_v, pytest.approx(facts(SGM.load(path, None))["removed"][0][2]))
+    ]
 
 
 def test_removals_before_the_first_try_survive_folding(tmp_path, monkeypatch):

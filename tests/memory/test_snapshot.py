@@ -88,7 +88,11 @@ def test_the_table_of_edges_says_what_the_memory_says(tmp_path):
         np.testing.assert_array_equal(getattr(table, name)[stands], getattr(memory.edges(), name))
     for place, (u, v) in enumerate(zip(table.source.tolist(), table.target.tolist(), strict=True)):
         known = memory.evidence(u, v)
-        assert (table.successes[place], table.failures[place], table.streak[place]) == (known.successes, known.failures, known.streak)
+        assert (table.successes[place], table.failures[place], table.streak[place]) == (
+            known.successes,
+            known.failures,
+            known.streak,
+        )
         assert (table.removed[place], table.guarded[place]) == (known.removed_at is not None, known.guarded)
 
 

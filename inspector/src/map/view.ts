@@ -1,5 +1,5 @@
 // The map: two canvases, one for the graph and one above it for plan and selection.
-import type { ColourMode } from "../place";
+import { COLOURS, type ColourMode } from "../place";
 import type { Graph } from "../types";
 import { bounds, type Box, Camera } from "./camera";
 import { GlRenderer } from "./gl";
@@ -75,9 +75,8 @@ export class MapView {
   private fallBack(text: string): void {
     this.replaceCanvas();
     this.renderer = this.start(true);
-    this.resize();
     if (this.graph) this.renderer.load(this.scene());
-    this.request();
+    this.resize();
     this.onFault(text);
   }
 
@@ -168,6 +167,18 @@ export class MapView {
       this.drawNow();
       this.renderer.finish();
     }
+  }
+
+  /** Like `frames`, with new colours for each. */
+  recolours(count: number): void {
+    const kept = this.mode;
+    for (let i = 0; i < count; i++) {
+      this.mode = COLOURS[i % COLOURS.length]!;
+      this.repaint(false);
+      this.frames(1);
+    }
+    this.mode = kept;
+    this.repaint(false);
   }
 
   /** Node numbers, where edges are long enough for them. */

@@ -36,8 +36,9 @@ function current(app: App, list: SuspectList, at: number): Node[] {
 
 export async function suspectsScreen(app: App): Promise<Node[]> {
   const list = await fetchSuspects(app);
-  const head = [heading("Suspects", "Which edges are wrong?"), h("p", {}, list.text)];
-  if (!list.suspects.length) return [...head, h("p", { class: "notice" }, "No edge is suspicious.")];
+  const head = [heading("Suspects", "Which edges are wrong?")];
+  const how = h("p", { class: "quiet" }, list.text);
+  if (!list.suspects.length) return [...head, h("p", { class: "notice" }, "No edge is suspicious."), how];
   const at = Math.min(app.place.suspect ?? 0, list.suspects.length - 1);
   const row = (one: Suspect, i: number) => [
     link(app, { suspect: i }, whole(one.rank), i === at ? { "aria-current": "true" } : {}),
@@ -49,6 +50,7 @@ export async function suspectsScreen(app: App): Promise<Node[]> {
   return [
     ...head,
     ...current(app, list, at),
+    how,
     table(`The first ${whole(list.suspects.length)} of ${whole(list.total)}`, ["rank", "edge", "score", "reason", "state"], list.suspects.map(row), [0, 2]),
   ];
 }

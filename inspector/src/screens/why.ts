@@ -2,7 +2,7 @@
 import type { App } from "../app";
 import { h, table } from "../dom";
 import type { Path, Shape } from "../map/shapes";
-import { edgeLink, heading, stateTag, strip } from "../parts";
+import { edgeLink, heading, strip } from "../parts";
 import { number, steps, tries, whole } from "../text";
 import type { Way, WhyFacts } from "../types";
 import { chooser } from "./plan";
@@ -26,7 +26,7 @@ function causes(app: App, why: WhyFacts): Node[] {
     h("span", { class: `tag cause-${kind}` }, CAUSES[kind] ?? kind),
     edge ? edgeLink(app, edge.source, edge.target) : "",
     number(share),
-    h("span", {}, text, edge ? h("small", {}, ` ${tries(edge)} `) : null, edge ? stateTag(edge.state) : null),
+    h("span", {}, text, edge ? h("small", { class: "quiet" }, ` ${tries(edge)}`) : null),
   ]);
   rows.push([h("strong", {}, "difference"), "", h("strong", { id: "difference" }, number(why.difference)), ""]);
   return [h("h3", {}, "Causes"), table("Steps each cause adds", ["cause", "edge", "steps", "what happened"], rows, [2])];
