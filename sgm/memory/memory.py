@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -44,6 +44,9 @@ from .schema import form_of
 from .settings import MOST_STEPS, Settings, number, off_is_infinite, shortened, whole
 from .stats import ENOUGH_TO_JUDGE, Stats, as_html, look_at, measure
 from .turns import takes_turns
+
+if TYPE_CHECKING:
+    from sgm.inspector.notebook import Page
 
 Path_ = str | os.PathLike[str]
 
@@ -180,6 +183,19 @@ class SparseGraphicalMemory:
     def _repr_html_(self) -> str:
         """The table that notebooks show."""
         return as_html(self.stats())
+
+    def view(self, *, height: int = 700) -> Page:
+        """Show the inspector's page of this memory in a notebook (extra `inspect`); `close()` of the result ends it.
+
+        A live memory is followed as it changes; of any other one a copy is shown, as it is now. The page only reads,
+        and is for a notebook in a browser on this machine.
+
+        Args:
+            height: of the page, pixels.
+        """
+        from sgm.inspector.notebook import show  # the one thing above this room that it knows
+
+        return show(self, None if self._store is None else self._store.path, height)
 
     @takes_turns
     def stats(self) -> Stats:
