@@ -17,8 +17,6 @@ from packaging.utils import canonicalize_name
 
 from tests.inspector.browser import Page, copied
 
-tomllib = pytest.importorskip("tomllib", reason="pyproject.toml is read with tomllib, which Python 3.10 does not have")
-
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "inspector"
 STATIC = ROOT / "sgm" / "inspector" / "static"
@@ -111,6 +109,7 @@ def clean_python(folder: Path) -> str:
 
 def needed() -> set[str]:
     """Names of the packages that sgm[inspect] needs, and those that these need."""
+    tomllib = pytest.importorskip("tomllib", reason="pyproject.toml is read with tomllib, which Python 3.10 has not")
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     waiting = [Requirement(text) for text in declared["dependencies"] + declared["optional-dependencies"]["inspect"]]
     found: set[str] = set()
