@@ -146,7 +146,7 @@ class Cleanup:
             removes = False
             evidence = dataclasses.replace(evidence, guarded=True)
             events.append((edge, GUARDED, episode))
-            if self.policy.spares and (spare := self.planner.find_spare(edge)) is not None:
+            for spare in self.planner.find_spares(edge, evidence.streak) if self.policy.spares else ():
                 known = before.setdefault(spare, self.graph.evidence.get(spare)) or Evidence()
                 events.append((spare, SPARE, episode))
                 self._put({spare: dataclasses.replace(known, spare=True)})

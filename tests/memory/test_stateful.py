@@ -336,15 +336,17 @@ class Model:
         return not guarded
 
     def let_in(self, pair: Pair, standing: set[Pair], episode: int) -> None:
-        """Let in the shortest edge that leads round one, if there is one."""
-        filtered = self.state.filtered(self.k)
+        """Let in the shortest edges that lead round one, as many as it failed in a row."""
+        filtered, left = self.state.filtered(self.k), self.state.known[pair].streak
         spares = [(w, u, v) for u, v, w in self.state.weighted() if (u, v) not in filtered]
         for _, u, v in sorted(spares):
-            if not self.state.is_removed((u, v)) and math.isfinite(
-                costs_to(pair[1], dict.fromkeys(standing | {(u, v)}, 1.0)).get(pair[0], math.inf)
+            if (
+                left
+                and not self.state.is_removed((u, v))
+                and math.isfinite(costs_to(pair[1], dict.fromkeys(standing | {(u, v)}, 1.0)).get(pair[0], math.inf))
             ):
                 self.happens((u, v), "spare", episode)
-                return
+                left -= 1
 
     def gives_up(self, known: Known) -> bool:
         if self.policy.name == "belief":
