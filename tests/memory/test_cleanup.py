@@ -133,7 +133,7 @@ def test_a_spare_holds_nothing_until_it_has_been_reached():
 
 def test_each_further_failure_in_a_row_lets_in_more_spares():
     random = np.random.default_rng(0)
-    points = np.concatenate([random.uniform(0, 2, (15, 2)), random.uniform(0, 2, (15, 2)) + [4, 0]])
+    points = np.concatenate([random.uniform(0, 2, (15, 2)), random.uniform((4, 0), (6, 2), (15, 2))])
     table = 10 * np.linalg.norm(points[:, None] - points, axis=-1).astype(np.float32)
     memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", max_dist=70, k=3, policy=SPARES)
     memory.extend(np.arange(30), episode=[0] * 30)  # one edge in time leads from the first room to the second
