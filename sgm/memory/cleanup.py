@@ -14,6 +14,9 @@ from .planner import Planner
 from .policies import CleanupPolicy, Evidence
 
 
+_MOST_DOUBLED = 20
+
+
 class Journal(Protocol):
     """Where events are written, if the memory is live."""
 
@@ -146,7 +149,7 @@ class Cleanup:
             removes = False
             evidence = dataclasses.replace(evidence, guarded=True)
             events.append((edge, GUARDED, episode))
-            for spare in self.planner.find_spares(edge, evidence.streak) if self.policy.spares else ():
+            for spare in self._spares(edge, evidence):
                 known = before.setdefault(spare, self.graph.evidence.get(spare)) or Evidence()
                 events.append((spare, SPARE, episode))
                 self._put({spare: dataclasses.replace(known, spare=True)})
@@ -155,6 +158,12 @@ class Cleanup:
             events.append((edge, REMOVED, episode))
         self._put({edge: evidence})
         return removes
+
+    def _spares(self, edge: int, evidence: Evidence) -> list[int]:
+        """Edges to let in beside one that the guard keeps: twice as many at each further failure in a row."""
+        return (
+            self.planner.find_spares(edge, 2 ** min(evidence.streak - 1, _MOST_DOUBLED)) if self.policy.spares else []
+        )
 
     def _put(self, changes: Mapping[int, Evidence | None]) -> None:
         for edge, evidence in changes.items():

@@ -336,8 +336,8 @@ class Model:
         return not guarded
 
     def let_in(self, pair: Pair, standing: set[Pair], episode: int) -> None:
-        """Let in the shortest edges that lead round one, as many as it failed in a row."""
-        filtered, left = self.state.filtered(self.k), self.state.known[pair].streak
+        """Let in the shortest edges that lead round one, twice as many at each further failure."""
+        filtered, left = self.state.filtered(self.k), 2 ** (self.state.known[pair].streak - 1)
         spares = [(w, u, v) for u, v, w in self.state.weighted() if (u, v) not in filtered]
         for _, u, v in sorted(spares):
             if (
