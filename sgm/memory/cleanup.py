@@ -13,7 +13,6 @@ from .graph import Graph
 from .planner import Planner
 from .policies import CleanupPolicy, Evidence
 
-
 _MOST_DOUBLED = 20
 
 
