@@ -13,8 +13,6 @@ from .graph import Graph
 from .planner import Planner
 from .policies import CleanupPolicy, Evidence
 
-_MOST_DOUBLED = 20
-
 
 class Journal(Protocol):
     """Where events are written, if the memory is live."""
@@ -148,7 +146,7 @@ class Cleanup:
             removes = False
             evidence = dataclasses.replace(evidence, guarded=True)
             events.append((edge, GUARDED, episode))
-            for spare in self._spares(edge, evidence):
+            if self.policy.spares and (spare := self.planner.find_spare(edge)) is not None:
                 known = before.setdefault(spare, self.graph.evidence.get(spare)) or Evidence()
                 events.append((spare, SPARE, episode))
                 self._put({spare: dataclasses.replace(known, spare=True)})
@@ -157,12 +155,6 @@ class Cleanup:
             events.append((edge, REMOVED, episode))
         self._put({edge: evidence})
         return removes
-
-    def _spares(self, edge: int, evidence: Evidence) -> list[int]:
-        """Edges to let in beside one that the guard keeps: twice as many at each further failure in a row."""
-        return (
-            self.planner.find_spares(edge, 2 ** min(evidence.streak - 1, _MOST_DOUBLED)) if self.policy.spares else []
-        )
 
     def _put(self, changes: Mapping[int, Evidence | None]) -> None:
         for edge, evidence in changes.items():

@@ -238,11 +238,11 @@ class Planner:
             return False
         return self.largest_part([edge, *doubtful]) != self.largest_part(doubtful)
 
-    def find_spares(self, edge: int, most: int) -> list[int]:
-        """The shortest edges outside the filter that make up for an edge, at most so many, shortest first.
+    def find_spare(self, edge: int) -> int | None:
+        """The shortest edge outside the filter that makes up for an edge; None if there is none.
 
-        Each leads from a node that the edge's source leads to without it, to one that leads to its target without it.
-        Of edges as short as each other, those with the lowest source, then target, come first.
+        It leads from a node that the edge's source leads to without it, to one that leads to its target without it. Of
+        several as short the one with the lowest source, then target, is taken.
         """
         left_out = [edge, *self._doubtful_spares()]
         standing, graph = self._standing(left_out), self.graph
@@ -253,8 +253,7 @@ class Planner:
         joins = after[graph.source.values] & before[graph.target.values] & ~graph.in_filter() & ~graph.removed()
         spares = np.flatnonzero(joins)
         order = np.lexsort((graph.target.values[spares], graph.source.values[spares], graph.weights(spares)))
-        found: list[int] = spares[order[:most]].tolist()
-        return found
+        return int(spares[order[0]]) if len(spares) else None
 
     def _doubtful_spares(self) -> list[int]:
         """Spares that were never reached."""

@@ -73,9 +73,9 @@ class CleanupPolicy(abc.ABC):
     Attributes:
         guard: never remove an edge whose loss would shrink the largest strongly connected component of the graph; such
             an edge is only re-priced, by `expected_steps`.
-        spares: whenever the guard keeps an edge, let in others: of the edges that the k-nearest filter left out, the
-            shortest that would hold the component together in its place, one at its first failure, two at the second
-            in a row, then four, and so on. Until a spare has been reached once, it does not count as holding anything.
+        spares: whenever the guard keeps an edge, let in another one: of the edges that the k-nearest filter left out,
+            the shortest that would hold the component together in its place. Until it has been reached once, it does
+            not count as holding anything.
         max_steps: MaxSteps, what a failed try costs, steps; None: 3 × MaxDist, as in the authors' code.
     """
 

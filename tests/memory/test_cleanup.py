@@ -131,20 +131,6 @@ def test_a_spare_holds_nothing_until_it_has_been_reached():
     assert memory.largest_part() == 6
 
 
-def test_each_further_failure_in_a_row_lets_in_twice_as_many_spares():
-    random = np.random.default_rng(0)
-    points = np.concatenate([random.uniform(0, 2, (15, 2)), random.uniform((4, 0), (6, 2), (15, 2))])
-    table = 10 * np.linalg.norm(points[:, None] - points, axis=-1).astype(np.float32)
-    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", max_dist=70, k=3, policy=SPARES)
-    memory.extend(np.arange(30), episode=[0] * 30)  # one edge in time leads from the first room to the second
-    memory.extend([0], episode=[0])  # and one back
-    counts = []
-    for _ in range(3):
-        memory.record(14, 15, False)
-        counts.append(memory.stats().spare_edges)
-    assert counts == [1, 3, 7]
-
-
 def test_spares_are_stored_replayed_and_folded(tmp_path):
     memory = two_rooms(SPARES)
     memory.record(2, 3, False)

@@ -336,17 +336,15 @@ class Model:
         return not guarded
 
     def let_in(self, pair: Pair, standing: set[Pair], episode: int) -> None:
-        """Let in the shortest edges that lead round one, twice as many at each further failure."""
-        filtered, left = self.state.filtered(self.k), 2 ** (self.state.known[pair].streak - 1)
+        """Let in the shortest edge that leads round one, if there is one."""
+        filtered = self.state.filtered(self.k)
         spares = [(w, u, v) for u, v, w in self.state.weighted() if (u, v) not in filtered]
         for _, u, v in sorted(spares):
-            if (
-                left
-                and not self.state.is_removed((u, v))
-                and math.isfinite(costs_to(pair[1], dict.fromkeys(standing | {(u, v)}, 1.0)).get(pair[0], math.inf))
+            if not self.state.is_removed((u, v)) and math.isfinite(
+                costs_to(pair[1], dict.fromkeys(standing | {(u, v)}, 1.0)).get(pair[0], math.inf)
             ):
                 self.happens((u, v), "spare", episode)
-                left -= 1
+                return
 
     def gives_up(self, known: Known) -> bool:
         if self.policy.name == "belief":

@@ -18,7 +18,7 @@ AGENTS = ("plain", "persistent")
 POLICIES: dict[str, sgm.CleanupPolicy] = {
     "first-failure": sgm.FirstFailure(),  # the paper's
     "guarded": sgm.FirstFailure(guard=True),  # the paper's, but the graph is never cut apart
-    "spares": sgm.FirstFailure(guard=True, spares=True),  # guarded, and longer edges are let in there
+    "spares": sgm.FirstFailure(guard=True, spares=True),  # guarded, and longer edges are let in where it would be cut
     "belief": sgm.Belief(),
 }
 _SIZES = "observations that memories are built from"
