@@ -184,6 +184,16 @@ def test_every_policy_gives_its_reason(policy, word):
     assert word in answers.edge(View(memory), u, v)["rule"]
 
 
+@pytest.mark.parametrize("policy", ["second-failure", "belief"])
+def test_a_removal_under_another_policy_is_not_put_down_to_that_of_now(policy, tmp_path):
+    memory = plane(policy="first-failure")
+    u, v = (int(end[0]) for end in memory.edges()[:2])
+    memory.record(u, v, False)
+    memory.save(tmp_path / "m.sgm")
+    opened = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", Straight(), policy=policy)
+    assert f"the policy of then gave it up; that of now is {policy}" in answers.edge(View(opened), u, v)["rule"]
+
+
 def test_guarded_and_filtered_edges_say_so():
     line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))).astype(np.float32)
     memory = sgm.SparseGraphicalMemory(sgm.TableDistance(line), criterion="none", max_dist=2.5, k=1, policy="guarded")
