@@ -51,7 +51,7 @@ function clear(app: App): void {
 export function listenToKeys(app: App, hovered: () => number): void {
   const actions: Record<string, () => void> = {
     f: () => app.view.fit(),
-    "/": () => need("query").focus(),
+    "/": () => need<HTMLInputElement>("query").select(),
     s: () => setEnd(app, "from", hovered()),
     g: () => setEnd(app, "to", hovered()),
     n: () => void nextSuspect(app, 1),

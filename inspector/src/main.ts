@@ -52,7 +52,7 @@ function listenToMap(app: App): () => number {
   };
   listen(need("above"), app.view, {
     node: (i) => app.pickNode(i),
-    edge: (i) => app.go({ screen: "edge", edge: [app.graph.source[i]!, app.graph.target[i]!], at: null }),
+    edge: (i) => app.go({ screen: "edge", edge: [app.view.graph.source[i]!, app.view.graph.target[i]!], at: null }),
     selected: () => app.place.node,
     hover: (node, edge, x, y) => {
       under = node;

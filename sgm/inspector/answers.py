@@ -234,12 +234,16 @@ def by_hand(events: list[dict[str, Any]], removal: int) -> bool:
 def _gave_up(view: View, place: int) -> str:
     policy = view.memory.policy
     successes, failures = int(view.table.successes[place]), int(view.table.failures[place])
+    if isinstance(policy, SecondFailure) and failures < 2:
+        return "a try of it failed, and the policy of then gave it up; that of now is second-failure"
     if isinstance(policy, FirstFailure):
         return "the policy first-failure gave it up, because a try of it failed"
     if isinstance(policy, SecondFailure):
         return "the policy second-failure gave it up, because it failed twice without a success between"
     if isinstance(policy, Belief):
         mean = (1 + successes) / (2 + successes + failures)
+        if mean >= policy.threshold and not successes:
+            return "a try of it failed, and the policy of then gave it up; that of now is belief"
         return (
             f"the policy belief gave it up, because the mean probability that it works, {mean:.2f} now, fell under "
             f"{policy.threshold:g}"

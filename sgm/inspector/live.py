@@ -19,6 +19,7 @@ from typing import Any
 from sgm.errors import SGMError, StoreError
 from sgm.memory import SparseGraphicalMemory
 from sgm.memory.snapshot import Snapshot
+from sgm.navigation.beside import EPISODES, FLOOR, GUARANTEE, beside
 
 from . import compare as comparing
 from .records import Records
@@ -46,6 +47,7 @@ class Live:
         self.turn = threading.RLock()
         self._stamp, self._again, self._unsure, self._tries = stamp(self.path), False, False, 0
         self._snapshot = Snapshot.take(self.path)
+        self._beside, self._rewritten = beside_stamp(self._snapshot.path), 0
         self.records = Records.read(self._snapshot.path, len(self._snapshot.memory))
         self._places: tuple[Any, Places] | None = None
         self.problem: Message | None = None
@@ -61,10 +63,15 @@ class Live:
         places = None
         if self._places is not None and self._places[0] == (len(memory), self.records.axes):
             places = self._places[1] if self._places[1].attribute is None else None
-        view = View(memory, self._snapshot.version, self.records.axes, places)
+        view = View(memory, self._version, self.records.axes, places)
         self._places = ((len(memory), self.records.axes), view.places)
         give_back()
         return view
+
+    @property
+    def _version(self) -> str:
+        """A text that is another one when the memory, or a file beside it, has another content."""
+        return f"{self._snapshot.version}-{self._rewritten}"
 
     # -- watching ------------------------------------------------------------------------------------------------
 
@@ -74,8 +81,11 @@ class Live:
         What was added is read at once. Whether all of the file is still whole is seen a moment later: writers add to
         the log beside the file, and where the file itself was touched anything may have happened to it.
         """
-        now = stamp(self.path)
-        if now != self._stamp:
+        now, around = stamp(self.path), beside_stamp(self._snapshot.path)
+        if around != self._beside:
+            self._beside, self._again = around, True
+            self._rewritten += 1
+        elif now != self._stamp:
             # Two writes within a tick of the file system's clock look like one: look once more after the last change.
             self._again, self._unsure = True, self._unsure or now[0] != self._stamp[0]
             self._stamp = now
@@ -111,8 +121,8 @@ class Live:
         messages = []
         if self.problem is not None:
             self.problem = None
-            messages.append(Message("back", version=self._snapshot.version))
-        if self._snapshot.version != before:
+            messages.append(Message("back", version=self._version))
+        if self._version != before:
             self.records = Records.read(self._snapshot.path, len(self._snapshot.memory))
             self.view = self._look()
             messages.append(Message("change", version=self.view.version))
@@ -176,6 +186,12 @@ class Live:
 def stamp(path: Path) -> Stamp:
     """What a file and its write-ahead log look like from outside."""
     return tuple(_seen(name) for name in (path, path.with_name(path.name + "-wal")))
+
+
+def beside_stamp(path: Path) -> Stamp:
+    """What the files beside a memory file look like from outside: floor plan, episodes and guarantee."""
+    found = (beside(path, name) for name in (FLOOR, EPISODES, GUARANTEE))
+    return tuple(None if file is None else _seen(file) for file in found)
 
 
 def _seen(path: Path) -> tuple[int, int, int] | None:

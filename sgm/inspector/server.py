@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import secrets
 import shlex
 import socket
@@ -116,9 +117,15 @@ def listen(host: str, port: int | None) -> socket.socket:
         listening.close()
         where = f"{host}:{port}"
         raise SGMError(
-            f"cannot listen at {where}: {error.strerror or error}. Give another --port, or --port 0 for any."
+            f"cannot listen at {where}: {error.strerror or error}. Give another {_to_change(error)}."
         ) from None
     return listening
+
+
+def _to_change(error: OSError) -> str:
+    """What to give instead where a server cannot listen."""
+    strange = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+    return "--host, an address of this machine" if strange else "--port, or --port 0 for any"
 
 
 def _shown(host: str) -> str:

@@ -13,8 +13,9 @@ from scipy.sparse.csgraph import connected_components
 from sgm.errors import InputError
 from sgm.memory.snapshot import EdgeTable, event_range, first_edge_table
 
+from .answers import graph_arrays
 from .container import short
-from .view import ABSENT, GUARDED, View, prices, states
+from .view import GUARDED, View, prices, states
 
 Arrays = dict[str, NDArray[Any]]
 NOWHERE = 0xFFFFFFFF  # component of a node that is not there yet
@@ -35,7 +36,10 @@ def past(view: View, event: int) -> View:
 
 
 def state_arrays(view: View, event: int) -> Arrays:
-    """What changes with time, over the edges that are drawn now: evidence, state, price; and components of nodes."""
+    """What changes with time: evidence, state and price of edges, and components of nodes.
+
+    It is over the edges that are drawn now; where there were others, their ends and weights are in it too.
+    """
     check(view, event)
     first = _first(view)
     if first is None:
@@ -82,26 +86,13 @@ def _replayed(view: View, first: EdgeTable, event: int) -> EdgeTable:
 
 
 def _looked_up(view: View, then: View) -> Arrays:
-    """The state of a memory that had fewer nodes, fewer edges or other weights."""
-    drawn = view.drawn
-    source, target = view.table.source[drawn], view.table.target[drawn]
-    keys = source * len(then) + target
-    place = np.minimum(np.searchsorted(then.keys, keys), max(0, len(then.keys) - 1))
-    there = (source < len(then)) & (target < len(then))
-    there &= (then.keys[place] == keys) if len(then.keys) else False
-    state = np.full(len(drawn), ABSENT, np.uint8)
-    state[there] = np.minimum(then.state[place[there]], ABSENT)  # what the filter left out then was not there either
-    arrays: Arrays = {"state": state}
-    for name, values, dtype in (
-        ("successes", then.table.successes, np.uint32),
-        ("failures", then.table.failures, np.uint32),
-        ("price", short(then.price), np.float32),
-    ):
-        arrays[name] = np.zeros(len(drawn), dtype)
-        arrays[name][there] = values[place[there]]
-    arrays["component"] = np.full(len(view), NOWHERE, np.uint32)
-    arrays["component"][: len(then)] = then.parts
-    return arrays
+    """The state of a memory that had fewer nodes, other edges or other weights: over the edges that it had itself."""
+    arrays = graph_arrays(then)
+    for name in ("position", "visits", "age"):  # nodes stay as they are drawn now
+        del arrays[name]
+    component = np.full(len(view), NOWHERE, np.uint32)
+    component[: len(then)] = arrays["component"]
+    return {**arrays, "component": component}
 
 
 def parts(nodes: int, table: EdgeTable) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from sgm.inspector import answers, container, png, timeline
 from sgm.inspector.compare import compare
 from sgm.inspector.components import components
 from sgm.inspector.find import find
-from sgm.inspector.view import ABSENT, COMPUTED, FILTERED, GUARDED, REMOVED, View, belief, drawn_edges
+from sgm.inspector.view import COMPUTED, FILTERED, GUARDED, REMOVED, View, belief, drawn_edges
 from tests.inspector.worlds import Straight, live_for, plane
 from tests.memory.test_events import SETTINGS, life, world
 
@@ -184,6 +184,16 @@ def test_every_policy_gives_its_reason(policy, word):
     assert word in answers.edge(View(memory), u, v)["rule"]
 
 
+@pytest.mark.parametrize("policy", ["second-failure", "belief"])
+def test_a_removal_under_another_policy_is_not_put_down_to_that_of_now(policy, tmp_path):
+    memory = plane(policy="first-failure")
+    u, v = (int(end[0]) for end in memory.edges()[:2])
+    memory.record(u, v, False)
+    memory.save(tmp_path / "m.sgm")
+    opened = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", Straight(), policy=policy)
+    assert f"the policy of then gave it up; that of now is {policy}" in answers.edge(View(opened), u, v)["rule"]
+
+
 def test_guarded_and_filtered_edges_say_so():
     line = np.abs(np.subtract.outer(np.arange(4.0), np.arange(4.0))).astype(np.float32)
     memory = sgm.SparseGraphicalMemory(sgm.TableDistance(line), criterion="none", max_dist=2.5, k=1, policy="guarded")
@@ -311,12 +321,10 @@ def check_state(memory, event) -> None:
     gone = set(zip(*(end.tolist() for end in past.removed()[:2]), strict=True))
     standing = set(zip(*(end.tolist() for end in past.edges()[:2]), strict=True))
     prices = past.prices()
-    for place, edge in enumerate(view.drawn.tolist()):
-        u, v = int(view.table.source[edge]), int(view.table.target[edge])
+    ends = [arrays.get(end, getattr(view.table, end)[view.drawn]).tolist() for end in ("source", "target")]
+    assert len(ends[0]) == len(arrays["state"]) and gone | standing == set(zip(*ends, strict=True))
+    for place, (u, v) in enumerate(zip(*ends, strict=True)):
         state = arrays["state"][place]
-        if (u, v) not in gone | standing:
-            assert state == ABSENT
-            continue
         known = past.evidence(u, v)
         assert state == (REMOVED if (u, v) in gone else GUARDED if known.guarded else 0)
         assert (arrays["successes"][place], arrays["failures"][place]) == (known.successes, known.failures)
@@ -342,6 +350,16 @@ def test_so_it_is_where_nodes_edges_and_walks_were_added_between_events():
         pass
     assert "walked" in memory.events().kind
     for event in range(0, len(memory.events().sequence) + 1, 6):
+        check_state(memory, event)
+
+
+def test_edges_that_nearer_nodes_have_pushed_out_since_are_shown_in_the_past():
+    memory = plane(20, k=3)
+    live_for(memory, 10)
+    points = np.random.default_rng(1).uniform(0, 10, (40, 2)).astype(np.float32)
+    memory.extend(points, attributes={"position": points})
+    live_for(memory, 10)
+    for event in (0, 5, 10, 15):
         check_state(memory, event)
 
 

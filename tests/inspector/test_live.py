@@ -17,6 +17,7 @@ import sgm
 import sgm.inspector
 from sgm.inspector import sources
 from sgm.inspector.server import listen
+from sgm.navigation.beside import Floor, write_floor
 from tests.inspector.client import Stream, ask
 from tests.inspector.worlds import Straight, plane
 
@@ -156,6 +157,16 @@ def test_damage_in_the_middle_of_a_file_is_found(path):
         stream.close()
 
 
+def test_what_an_evaluation_leaves_beside_the_file_arrives(path):
+    with sgm.inspector.serve(path) as server:
+        stream = Stream(server.url)
+        assert not ask(server.url).json()["floor"]
+        write_floor(path.with_name("floor.json"), Floor(np.array([[0.0, 0.0, 1.0, 1.0]]), unit="m"))
+        stream.until("change")
+        assert ask(server.url).json()["floor"]
+        stream.close()
+
+
 def test_the_second_memory_is_read_again_when_it_changes(path, tmp_path):
     other = tmp_path / "other.sgm"
     memory = plane()
@@ -220,7 +231,7 @@ def test_a_port_that_is_taken_is_one_sentence_and_the_usual_one_gives_way():
             listen("127.0.0.1", number)
     with pytest.raises(sgm.InputError, match="65535"):
         listen("127.0.0.1", 70_000)
-    with pytest.raises(sgm.SGMError, match="cannot listen"):
+    with pytest.raises(sgm.SGMError, match="cannot listen.*--host"):
         listen("not.a.host.invalid", 0)
     one, two = listen("127.0.0.1", None), listen("127.0.0.1", None)
     assert one.getsockname()[1] != two.getsockname()[1]

@@ -42,7 +42,7 @@ export function visibleEdges(scene: Scene, camera: Camera, out: Uint32Array): nu
   return count;
 }
 
-/** The median length of an edge, in units of positions; 0 without edges. */
+/** The median length of an edge, in units of positions; without edges, how far apart nodes would be on a grid. */
 export function typicalLength({ position, source, target }: Graph): number {
   const lengths: number[] = [];
   const stride = Math.max(1, Math.floor(source.length / 2000));
@@ -52,7 +52,17 @@ export function typicalLength({ position, source, target }: Graph): number {
     const length = Math.hypot(position[u]! - position[v]!, position[u + 1]! - position[v + 1]!);
     if (Number.isFinite(length)) lengths.push(length);
   }
-  return lengths.sort((a, b) => a - b)[lengths.length >> 1] ?? 0;
+  return lengths.sort((a, b) => a - b)[lengths.length >> 1] || spacing(position);
+}
+
+function spacing(position: Float32Array): number {
+  let [left, right, low, high] = [Infinity, -Infinity, Infinity, -Infinity];
+  for (let i = 0; i < position.length; i += 2) {
+    [left, right] = [Math.min(left, position[i]!), Math.max(right, position[i]!)];
+    [low, high] = [Math.min(low, position[i + 1]!), Math.max(high, position[i + 1]!)];
+  }
+  const across = Math.max(right - left, high - low);
+  return across > 0 ? across / Math.sqrt(position.length / 2) : 1;
 }
 
 /** By how much nodes are larger than their radius at this zoom, so that they neither drown nor vanish. */

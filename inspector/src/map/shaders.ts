@@ -31,7 +31,7 @@ void main() {
   dash = int(texelFetch(strokes, cell(edge), 0).y * 255.0 + 0.5);
   along = last ? distance(e.xy, e.zw) * view.z : 0.0;
   colour.a *= last ? 0.35 : 1.0;
-  gl_Position = colour.a == 0.0 ? vec4(2.0) : clip(pixels(last ? e.zw : e.xy));
+  gl_Position = colour.a == 0.0 ? vec4(2.0, 2.0, 2.0, 1.0) : clip(pixels(last ? e.zw : e.xy));
 }`,
   `#version 300 es
 precision mediump float;
@@ -86,7 +86,7 @@ void main() {
     place = vec3(t, side * (half_ + 1.0), w);
     gl_Position = clip(a + d * t + n * side * (half_ + 1.0) + shift);
   }
-  if (colour.a == 0.0) gl_Position = vec4(2.0);
+  if (colour.a == 0.0) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
 }`,
   `#version 300 es
 precision mediump float;
@@ -117,7 +117,7 @@ void main() {
   kind = int(shape.x + 0.5);
   radius = max(shape.y / 8.0 * zoom, 1.0) * view.w;
   gl_PointSize = 2.0 * radius + 3.0;
-  gl_Position = tint.a == 0.0 ? vec4(2.0) : clip(pixels(position));
+  gl_Position = tint.a == 0.0 ? vec4(2.0, 2.0, 2.0, 1.0) : clip(pixels(position));
 }`,
   `#version 300 es
 precision mediump float;

@@ -39,7 +39,7 @@ export async function nodeScreen(app: App): Promise<Node[]> {
     ),
     facts([
       ["component", link(app, { screen: "components", component: node.component }, String(node.component))],
-      ["position", node.position ? node.position.map(number).join(", ") : "unknown"],
+      ["on the map", node.position ? node.position.map(number).join(", ") : "unknown"],
       ...Object.entries(node.attributes).map(([name, one]): [string, string] => [name, value(one)]),
     ]),
     merged(node),

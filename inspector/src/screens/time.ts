@@ -99,7 +99,11 @@ class Scrubber {
 export async function timeScreen(app: App): Promise<Node[]> {
   const { first, last } = app.summary.events;
   const head = [heading("Time", "When did it change?")];
-  if (last <= first && !last) return [...head, h("p", { class: "notice" }, "This memory has no events: nothing was recorded on it yet.")];
+  if (!last) {
+    const { removed, guarded } = app.summary;
+    const text = removed + guarded ? "This memory has no events: what tries have shown is in the evidence about edges, not when." : "This memory has no events: nothing was recorded on it yet.";
+    return [...head, h("p", { class: "notice" }, text)];
+  }
   const scrubber = new Scrubber(app, first, last, app.place.at ?? last);
   return [
     ...head,
