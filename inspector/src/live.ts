@@ -36,7 +36,7 @@ export function listenToFile(app: App): void {
     lost = true;
   });
   news.addEventListener("open", () => {
-    if (lost) app.summary.version = ""; // a new server: whatever it has is loaded, with its token
+    if (lost) app.summary.version = ""; // a new server: whatever it has is loaded
     lost = false;
   });
 }

@@ -7,6 +7,7 @@ import { listenToFile, reloadWhenBack } from "./live";
 import { listen } from "./map/pointer";
 import type { ColourMode } from "./place";
 import { edgeName, tries } from "./text";
+import { takeToken } from "./token";
 
 function save(content: Blob, name: string): void {
   const anchor = document.createElement("a");
@@ -74,6 +75,7 @@ declare global {
 }
 
 async function start(): Promise<void> {
+  takeToken();
   const app = new App();
   window.sgmInspector = {
     timings: app.view.timings,

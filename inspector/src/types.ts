@@ -37,7 +37,6 @@ export interface Summary {
   components: number;
   largest_component: number;
   write: boolean;
-  token: string | null;
   compare: { name: string } | null;
   episodes: number;
   guarantee: boolean;

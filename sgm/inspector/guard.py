@@ -123,7 +123,10 @@ class Guard:
             return 403, "This page only reads: start it with --write to remove and restore edges."
         shown = given.get("x-sgm-token") or ""
         if not hmac.compare_digest(shown.encode(), self.token.encode()):
-            return 403, "The token for writes is missing or not the right one: reload the page."
+            return (
+                403,
+                "The token for writes is missing or not the right one: open the address that sgm inspect printed.",
+            )
         return None
 
 

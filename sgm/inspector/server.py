@@ -27,12 +27,20 @@ class Server:
     Attributes:
         url: where the page is.
         live: what it shows.
+        token: what a write must show; None: nothing may be written. No answer of the server tells it.
     """
 
-    def __init__(self, url: str, live: Any, runner: Any, hub: Any, thread: threading.Thread) -> None:
+    def __init__(
+        self, url: str, live: Any, runner: Any, hub: Any, thread: threading.Thread, token: str | None = None
+    ) -> None:
         """Take over a server that runs in a thread."""
-        self.url, self.live = url, live
+        self.url, self.live, self.token = url, live, token
         self._runner, self._hub, self._thread = runner, hub, thread
+
+    @property
+    def address(self) -> str:
+        """What to open: the page, and behind "#", which a browser sends to nobody, what lets it write."""
+        return self.url if self.token is None else f"{self.url}#token={self.token}"
 
     @property
     def is_running(self) -> bool:
@@ -80,7 +88,7 @@ def start(
     listening = listen(host, port)
     try:
         number = listening.getsockname()[1]
-        app, hub = make_app(live, token)
+        app, hub = make_app(live, write=write)
         guarded = Guard(app, host, number, token=token, embed=embed)
         config = uvicorn.Config(
             guarded, log_level="critical", access_log=False, lifespan="on", ws="none", http="h11", loop="asyncio",
@@ -96,7 +104,7 @@ def start(
         raise
     if not runner.started:
         raise SGMError("the server did not start")
-    return Server(f"http://{_shown(host)}:{number}/", live, runner, hub, thread)
+    return Server(f"http://{_shown(host)}:{number}/", live, runner, hub, thread, token)
 
 
 def listen(host: str, port: int | None) -> socket.socket:
@@ -144,13 +152,16 @@ def run(path: Path, second: Path | None, *, port: int | None, host: str, browser
         for line in _others(source):
             print(line)
         if host not in ("127.0.0.1", "localhost", "::1"):
-            print(f"everybody who reaches {host} can look at this memory{' and change it' if write else ''}")
+            print(f"everybody who reaches {host} can look at this memory")
         if write:
-            print("edges can be removed and restored by hand; each time is an event in the file")
-        print(f"open {server.url}  (a plan: {server.url}#from=0&to={max(0, len(view) - 1)}; Ctrl-C ends)", flush=True)
+            print(
+                "who opens the address with its token can remove and restore edges; each time is an event in the file"
+            )
+        print(f"open {server.address}", flush=True)
+        print(f"a plan: {server.url}#from=0&to={max(0, len(view) - 1)}; Ctrl-C ends", flush=True)
         if browser:
             with contextlib.suppress(webbrowser.Error):
-                webbrowser.open(server.url)
+                webbrowser.open(server.address)
         try:
             while server.is_running:
                 time.sleep(0.2)

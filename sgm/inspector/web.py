@@ -100,7 +100,7 @@ def event(message: Message) -> str:
     return f"event: {message.kind}\ndata: {json.dumps(facts)}\n\n"
 
 
-def make_app(live: Live, token: str | None = None, name: str = "") -> tuple[Starlette, Hub]:
+def make_app(live: Live, *, write: bool = False, name: str = "") -> tuple[Starlette, Hub]:
     """The application that answers about a memory file, and its hub."""
     hub = Hub(live)
 
@@ -119,8 +119,7 @@ def make_app(live: Live, token: str | None = None, name: str = "") -> tuple[Star
             **answers.summary(view),
             "name": name or str(live.path),
             "floor": live.records.floor is not None,
-            "write": token is not None,
-            "token": token,
+            "write": write,
             "compare": compared,
             "episodes": len(live.records.episodes),
             "guarantee": live.records.guarantee is not None,

@@ -148,7 +148,11 @@ def inspected(browser: Any, *paths: Path, **options: Any) -> Iterator[Page]:
     options = {"viewport": LAPTOP, "reduced_motion": "reduce", "accept_downloads": True, **options}
     with serve(*paths, write=write) as server:
         context = browser.new_context(**options)
-        yield Page(context.new_page(), server.url)
+        page = context.new_page()
+        if write:
+            page.goto(server.address)
+            assert "token" not in page.url
+        yield Page(page, server.url)
         context.close()
 
 

@@ -189,8 +189,7 @@ def test_a_computed_layout_stays_where_it_is_while_edges_go(path):
     with sgm.inspector.serve(path, write=True) as server:
         before = server.live.view.places.xy
         u, v = (int(end[0]) for end in server.live.view.memory.edges()[:2])
-        token = ask(server.url).json()["token"]
-        assert ask(server.url, f"/api/edge/{u}/{v}/remove", "POST", X_SGM_Token=token).status == 200
+        assert ask(server.url, f"/api/edge/{u}/{v}/remove", "POST", X_SGM_Token=server.token).status == 200
         np.testing.assert_array_equal(server.live.view.places.xy, before)
 
 
@@ -254,7 +253,8 @@ def test_the_command_says_where_the_page_is_and_ends_with_ctrl_c(path):
         lines.append(running.stdout.readline())
         assert lines[-1], running.stderr.read()
     url = lines[-1].split()[1]
-    assert "#from=0&to=59" in lines[-1] and "60 nodes" in lines[0] and any(str(path) in line for line in lines)
+    assert f"a plan: {url}#from=0&to=59" in running.stdout.readline()
+    assert "60 nodes" in lines[0] and any(str(path) in line for line in lines)
     stream = Stream(url)  # an open page does not keep it from ending
     stream.next()
     running.send_signal(signal.SIGINT)

@@ -231,7 +231,7 @@ def test_notebooks_may_show_a_page_that_only_reads_in_a_frame(tmp_path):
 def test_a_page_that_only_reads_changes_nothing(server):
     edges = server.live.view.memory.edges()
     u, v = int(edges.source[0]), int(edges.target[0])
-    assert ask(server.url).json()["token"] is None
+    assert server.token is None and server.address == server.url
     answer = ask(server.url, f"/api/edge/{u}/{v}/remove", "POST", X_SGM_Token="")
     assert answer.status == 403 and "--write" in answer.json()["error"]
     for method in ("PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
@@ -245,7 +245,7 @@ def test_a_page_that_only_reads_changes_nothing(server):
 def test_edges_are_removed_and_restored_by_hand_as_events_of_the_file(writable):
     edges = writable.live.view.memory.edges()
     u, v = int(edges.source[0]), int(edges.target[0])
-    token = ask(writable.url).json()["token"]
+    token = writable.token
     before = ask(writable.url).json()["events"]["last"]
     answer = ask(writable.url, f"/api/edge/{u}/{v}/remove", "POST", X_SGM_Token=token)
     assert answer.status == 200 and answer.json()["state"] == 2 and "by hand" in answer.json()["rule"]
@@ -273,15 +273,22 @@ def test_edges_are_removed_and_restored_by_hand_as_events_of_the_file(writable):
 def test_nothing_is_written_for_anybody_else(writable, headers):
     edges = writable.live.view.memory.edges()
     u, v = int(edges.source[0]), int(edges.target[0])
-    token = ask(writable.url).json()["token"]
+    token = writable.token
     given = {name: value.format(token=token) for name, value in headers.items()}
     content = writable.live.path.read_bytes()
     answer = ask(writable.url, f"/api/edge/{u}/{v}/remove", "POST", **given)
     assert answer.status in (400, 403, 421) and writable.live.path.read_bytes() == content
 
 
+def test_no_answer_tells_the_token(writable):
+    assert writable.address == f"{writable.url}#token={writable.token}"
+    for path in ("/", "/app.js", "/api/summary", "/api/graph", "/api/components", "/api/find?q=token"):
+        assert writable.token.encode() not in ask(writable.url, path).body
+    assert ask(writable.url).json()["write"] is True
+
+
 def test_what_cannot_be_written_is_one_sentence(writable):
-    token = ask(writable.url).json()["token"]
+    token = writable.token
     for path, status in (
         ("/api/edge/0/0/remove", 404),
         ("/api/edge/0/99999/restore", 404),

@@ -4,6 +4,7 @@ import type { App } from "../app";
 import { confirmed } from "../confirm";
 import { button, type Child, facts, h, table } from "../dom";
 import { beliefBar, bothEnds, heading, link, stateTag } from "../parts";
+import { writeToken } from "../token";
 import { edgeName, number, plural, steps, tries, when, whole } from "../text";
 import { type EdgeFacts, REMOVED } from "../types";
 
@@ -24,8 +25,9 @@ function ending(edge: EdgeFacts): [string, Child][] {
 
 /** Buttons that change the file; only with --write. */
 function changes(app: App, edge: EdgeFacts): HTMLElement | null {
-  const token = app.summary.token;
-  if (!app.summary.write || !token) return null;
+  if (!app.summary.write) return null;
+  const token = writeToken();
+  if (!token) return h("p", { class: "quiet" }, "To remove or restore edges, open the address that sgm inspect printed.");
   const verb = edge.state === REMOVED ? "restore" : "remove";
   const name = edgeName(edge.source, edge.target);
   const act = async () => {
