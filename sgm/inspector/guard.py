@@ -125,7 +125,7 @@ class Guard:
         if not hmac.compare_digest(shown.encode(), self.token.encode()):
             return (
                 403,
-                "The token for writes is missing or not the right one: open the address that sgm inspect printed.",
+                "The token for writes is missing or wrong: open the address that sgm inspect printed.",
             )
         return None
 

@@ -178,6 +178,8 @@ class Live:
         if not self.write:
             raise StoreError("this page only reads: start it with --write to remove and restore edges")
         with self.turn:
+            if not self.path.is_file():
+                raise StoreError(f"nothing was changed: there is no file {self.path} any more")
             with SparseGraphicalMemory.open(self.path, None) as memory:
                 change(memory)
             self._again = True

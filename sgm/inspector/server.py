@@ -154,9 +154,7 @@ def run(path: Path, second: Path | None, *, port: int | None, host: str, browser
         if host not in ("127.0.0.1", "localhost", "::1"):
             print(f"everybody who reaches {host} can look at this memory")
         if write:
-            print(
-                "who opens the address with its token can remove and restore edges; each time is an event in the file"
-            )
+            print("who opens this address with its token can remove and restore edges, which are events in the file")
         print(f"open {server.address}", flush=True)
         print(f"a plan: {server.url}#from=0&to={max(0, len(view) - 1)}; Ctrl-C ends", flush=True)
         if browser:

@@ -23,6 +23,7 @@ Bools = NDArray[np.bool_]
 STANDS, GUARDED, REMOVED, ABSENT, FILTERED = range(5)  # states of edges; FILTERED: left out by the k-nearest filter
 MOST_DRAWN = 150_000  # edges that are drawn
 COMPUTED = "Layout computed from plans, not positions"
+MOST_PLACE = 1e30  # of a coordinate; single precision, in which a map is drawn, ends at 3e38
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -193,6 +194,7 @@ def find_places(view: View) -> Places:
         if name == "achieved_goal" and values.shape[1] != 2:
             continue
         xy = drawn_at(values[:, :2], view.axes)
+        xy[np.abs(xy) > MOST_PLACE] = np.nan
         missing = int(np.count_nonzero(~np.isfinite(xy).all(axis=1)))
         if missing < len(xy):
             kept = table.kept
@@ -203,7 +205,7 @@ def find_places(view: View) -> Places:
 
 def drawn_at(positions: NDArray[Any], axes: str) -> Floats:
     """(n, 2) positions as they are drawn: x to the right, y upwards; see `Floor.axes` for "rc"."""
-    xy = np.asarray(positions, np.float64)
+    xy = np.array(positions, np.float64)
     return np.stack([xy[:, 1], -xy[:, 0]], axis=1) if axes == "rc" else xy
 
 

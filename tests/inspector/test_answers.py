@@ -438,3 +438,12 @@ def test_a_spare_and_a_way_back_say_why_they_are_there():
     memory.extend([0, 1])
     assert "this memory is reversible" in answers.edge(View(memory), 1, 0)["rule"]
     assert "reversible" not in answers.edge(View(memory), 0, 1)["rule"]
+
+
+def test_positions_too_large_to_draw_count_as_missing():
+    memory = plane()
+    places = np.array(memory.attributes["position"], np.float64)
+    places[3] = 1e300
+    memory.attributes["position"] = places
+    view = View(memory)
+    assert view.places.unplaced == 1 and np.abs(view.places.xy).max() < 100
