@@ -9,17 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from sgm.benchmarks import comparisons, tables
+from sgm.benchmarks import comparisons, paper, tables
 from sgm.benchmarks.tables import NONE
 
 RESULTS = Path(__file__).parents[1] / "results" / "sweep" / "results.json"
+SPARES = RESULTS.parents[1] / "sweep-spares" / "results.json"
 STAGES = (0, 2_000, 5_000, 10_000, 20_000, 50_000)
 NAMES = {"both": "sparse", "dense": "dense", "uniform": "uniform", "consolidated": "two-way, consolidated"}
 
 
-def load() -> list[dict[str, Any]]:
+def load(path: Path = RESULTS) -> list[dict[str, Any]]:
     """All rows."""
-    rows: list[dict[str, Any]] = json.loads(RESULTS.read_text())["rows"]
+    rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"]
     return rows
 
 
@@ -77,9 +78,11 @@ def agents(world: str, methods: tuple[str, ...], steps: int, policy: str = "firs
     return lines
 
 
-def policies(world: str, size: int, method: str, names: tuple[str, ...], stages: tuple[int, ...]) -> list[str]:
+def policies(
+    world: str, size: int, method: str, names: tuple[str, ...], stages: tuple[int, ...], path: Path = RESULTS
+) -> list[str]:
     """A line for each policy and agent, of the seeds that all policies have."""
-    rows = chosen(load(), world=world, size=size, method=method)
+    rows = chosen(load(path), world=world, size=size, method=method)
     ran = [{row["seed"] for row in chosen(rows, policy=policy, cleanup_steps=stages[-1])} for policy in names]
     rows = [row for row in rows if row["seed"] in set.intersection(*ran)]
     lines = [
@@ -98,6 +101,21 @@ def policies(world: str, size: int, method: str, names: tuple[str, ...], stages:
     return lines
 
 
+def table_1(size: int, stages: tuple[int, ...]) -> list[str]:
+    """Both rows of the paper's Table 1 beside ours, at these stages."""
+    rows = chosen(load(), world="point", size=size, policy="first-failure")
+    lines = [
+        "| | paper, 400,000 steps | " + " | ".join(f"{steps:,} steps" for steps in stages) + " |",
+        "|---|---:|" + "---:|" * len(stages),
+    ]
+    quoted = {row.method: row.success.text("") for row in paper.MAIN if row.benchmark == "point"}
+    for method, name, theirs in (("dense", "SoRB", "sorb"), ("both", "SoRB + SGM", "sorb+sgm")):
+        found = (chosen(rows, method=method, cleanup_steps=steps) for steps in stages)
+        cells = [f"{rate(some)}, {len(some)} × 200" if some else NONE for some in found]
+        lines.append(f"| {name} | {quoted[theirs]} | {' | '.join(cells)} |")
+    return lines
+
+
 SPARSE = ("consolidated", "uniform")
 TABLES = {
     "point": lambda: success("point", ("both", "dense")),
@@ -105,6 +123,10 @@ TABLES = {
     "safety-20000": lambda: agents("safety", SPARSE, 20_000),
     "policies": lambda: policies(
         "safety", 1_000, "consolidated", ("first-failure", "guarded", "belief"), (5_000, 20_000, 50_000)
+    ),
+    "paper": lambda: table_1(10_000, (20_000, 50_000, 100_000, 400_000)),
+    "spares": lambda: policies(
+        "safety", 5_000, "consolidated", ("first-failure", "guarded", "spares"), (0, 20_000, 50_000), SPARES
     ),
 }
 PAGE = Path(__file__).parents[1] / "docs" / "sparsity.md"
