@@ -35,9 +35,11 @@ opengl: $(VENV)/dev.stamp
 	  echo "SafetyRooms cannot draw pictures here, and its tests that need them are skipped. As root, on Debian:"; \
 	  echo "  apt-get install $(OPENGL)"; echo "What was tried is in $(VENV)/opengl.log."; }
 
-# The inspector's page is tested in Debian's Chromium, which Mesa draws for without a graphics card.
+# The inspector's page is tested in Debian's Chromium, which Mesa draws for without a graphics card. Where there is node, it
+# is also built again and compared, and axe-core looks for barriers.
 CHROMIUM := chromium $(OPENGL)
-browser: $(VENV)/dev.stamp
+NODE_MODULES := inspector/node_modules/.package-lock.json
+browser: $(VENV)/dev.stamp $(if $(shell command -v npm),$(NODE_MODULES))
 	@command -v chromium >/dev/null || { \
 	  echo "installing $(CHROMIUM) (once)"; \
 	  { $(APT) update; $(APT) install -y --no-install-recommends $(CHROMIUM); } >$(VENV)/browser.log 2>&1; \
@@ -45,9 +47,12 @@ browser: $(VENV)/dev.stamp
 	  echo "There is no browser here, and the tests of the inspector's page that need one are skipped. As root, on Debian:"; \
 	  echo "  apt-get install $(CHROMIUM)"; echo "What was tried is in $(VENV)/browser.log."; }
 
-inspector:  ## Build the inspector's page from its sources; needs node
+inspector: $(if $(shell command -v npm),$(NODE_MODULES))  ## Build the inspector's page from its sources; needs node
 	@command -v npm >/dev/null || { echo "make inspector needs node and npm; the built page is in sgm/inspector/static"; exit 1; }
-	@cd inspector && npm ci --silent && npm run --silent check && npm run --silent build
+	@cd inspector && npm run --silent check && npm run --silent build
+
+$(NODE_MODULES): inspector/package-lock.json
+	@cd inspector && npm ci --silent --no-audit --no-fund || echo "npm found no packages; tests of the page that need them are skipped"
 
 format: $(VENV)/dev.stamp  ## Rewrite the sources in house style
 	@$(BIN)/ruff check --fix .
