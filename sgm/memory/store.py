@@ -63,6 +63,8 @@ _EVIDENCE = "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)"
 _EDGES = "INSERT INTO edges VALUES (?, ?, ?, nullif(?, 9e999), ?)"
 _EVENTS = f"INSERT INTO events VALUES (?, ?, ?, ?, nullif(?, {NO_EPISODE}))"
 _GROWTH = "INSERT INTO growth VALUES (?, ?, ?, ?)"
+# What files of 0.1.0 do not say, because it was always so.
+_UNSAID: dict[str, dict[str, Any]] = {"settings": {"reversible": None}, "policy": {"spares": False}}
 
 
 class Store:
@@ -168,7 +170,7 @@ class Store:
 
     def write_changed_meta(self, meta: dict[str, Any]) -> None:
         """Write facts about the memory if the file does not hold just these already."""
-        if any(key not in self._meta or self._meta[key] != value for key, value in meta.items()):
+        if any(key not in self._meta or not _says(self._meta[key], key, value) for key, value in meta.items()):
             self.write_meta(meta)
 
     def newer(self) -> Contents | None:
@@ -661,6 +663,11 @@ def _write_log(connection: sqlite3.Connection, log: EventLog, mark: Mark) -> int
     connection.executemany(_EVENTS, events)
     connection.executemany(_GROWTH, growth.tolist())
     return events_crc(events) + rows_crc(growth)
+
+
+def _says(stored: Any, key: str, value: Any) -> bool:
+    """Whether a fact of a file is this value; what files of 0.1.0 leave out is as it was then."""
+    return bool((_UNSAID[key] | stored if key in _UNSAID and isinstance(stored, dict) else stored) == value)
 
 
 def _write_meta(connection: sqlite3.Connection, meta: dict[str, Any]) -> int:
