@@ -79,7 +79,7 @@ $(BIN)/python:
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (once)"
-	@$(PIP) install -e '.[learn,viz]'
+	@$(PIP) install -e '.[learn,viz,inspect]'
 	@touch $@
 
 $(VENV)/dev.stamp: pyproject.toml constraints.txt | $(BIN)/python
