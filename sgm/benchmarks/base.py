@@ -224,6 +224,16 @@ class Benchmark:
         policies = {"policies"} if self.policies else set()
         return {*self.axes.values(), "methods", *policies, *self.may_differ}
 
+    def found(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Settings that say which pieces, methods and policies there are rows of."""
+        axes = {field: sorted({row[axis] for row in rows}) for axis, field in self.axes.items()}
+        named = {"methods": ("method", self.methods), "policies": ("policy", self.policies)}
+        kept = {field: {row.get(key) for row in rows} for field, (key, _) in named.items()}
+        chosen = {
+            field: [name for name in known if name in kept[field]] for field, (_, known) in named.items() if known
+        }
+        return {**axes, **chosen}
+
 
 class Piece:
     """One piece of a run: for example a seed. What its benchmark makes for it is made when it is first asked for.

@@ -87,23 +87,13 @@ class Run:
             "schema": SCHEMA,
             "benchmark": self.benchmark.name,
             **provenance(self.command),
-            "settings": {**dataclasses.asdict(self.settings), **self._found(rows)},
+            "settings": {**dataclasses.asdict(self.settings), **self.benchmark.found(rows)},
             "agent": dict(self.benchmark.agent_settings),
             **self.benchmark.summary(self.out, folders),
             "rows": rows,
         }
         write_json(self.out / "results.json", content)
         return rows
-
-    def _found(self, rows: list[Row]) -> dict[str, Any]:
-        """Pieces, methods and policies that there are rows of."""
-        axes = {field: sorted({row[axis] for row in rows}) for axis, field in self.benchmark.axes.items()}
-        named = {"methods": ("method", self.benchmark.methods), "policies": ("policy", self.benchmark.policies)}
-        kept = {field: {row.get(key) for row in rows} for field, (key, _) in named.items()}
-        chosen = {
-            field: [name for name in known if name in kept[field]] for field, (_, known) in named.items() if known
-        }
-        return {**axes, **chosen}
 
     # -- where everything is -------------------------------------------------------------------------------------
 
