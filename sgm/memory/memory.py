@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import math
 import os
@@ -39,6 +40,7 @@ from .nodes import Nodes
 from .plan import Plan
 from .planner import Near, Planner, Tree, checked_mode
 from .policies import POLICIES, CleanupPolicy, Evidence, ForeignPolicy, make_policy, policy_from_dict
+from .prune import without
 from .read import Contents, read
 from .schema import form_of
 from .settings import MOST_STEPS, Settings, number, off_is_infinite, shortened, whole
@@ -423,6 +425,24 @@ class SparseGraphicalMemory:
         )
         if given.whole_episodes:
             memory._measure_single_steps(given.observations, np.asarray(given.episode))
+        return memory
+
+    @takes_turns
+    def pruned(self, source: ArrayLike, target: ArrayLike) -> SparseGraphicalMemory:
+        """A copy of this memory without some edges, as if they had never been made.
+
+        Edges that `remove` or cleanup takes away still count among the k nearest successors of a node. Those left out
+        here do not: the next nearest take their places. So leave out what is known to be false before cleaning up (see
+        `sgm.navigation.verify_edges`). Evidence stays behind. The copy is not live; reversible edges go both ways.
+
+        Args:
+            source: (m,) the nodes that the edges lead from; edges beyond the k nearest count, too.
+            target: (m,) the nodes that they lead to.
+        """
+        graph = without(self._graph, source, target, self.settings.k)
+        memory = SparseGraphicalMemory.__new__(SparseGraphicalMemory)
+        how = self._distance, self._features, self.settings, self.policy
+        memory._set_up(*how, copy.deepcopy(self._nodes), graph, EventLog(self._log.keep), self._builder.tail)
         return memory
 
     @takes_turns
