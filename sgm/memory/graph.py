@@ -12,6 +12,7 @@ from .arrays import Bools, Column, Ints, ragged
 from .policies import Evidence
 
 Steps = NDArray[np.uint8]
+_HISTORY = 64  # versions that are remembered for those who follow the graph
 MOST_BETWEEN = 255  # steps between two observations that are joined in time, at most
 
 
@@ -65,6 +66,7 @@ class Graph:
         self._unfiltered: list[Ints] = []
         self._by_source: Index | None = None
         self._by_target: Index | None = None
+        self._history: list[tuple[int, Ints | None]] = []  # of each version: the nodes whose edges changed; None: all
 
     def __len__(self) -> int:
         """Number of edges ever made, removed and filtered ones included."""
@@ -93,7 +95,7 @@ class Graph:
         for column in (self.source, self.target, self.distance, self.temporal, self.kept):
             column.cut(edges)
         self.nodes = nodes
-        self._changed(np.arange(nodes))
+        self._changed(None)
 
     def set_temporal(self, edges: Ints, steps: Steps) -> None:
         """Say in how many steps an episode went through these (m,) edges; 0: none did."""
@@ -157,13 +159,13 @@ class Graph:
         """Say whether every edge has one the other way, and what that weighs: see above."""
         if factor != self.reversible:
             self.reversible = factor
-            self._changed(np.arange(self.nodes))
+            self._changed(None)
 
     def set_filter(self, k: int | None) -> None:
         """Keep, for each node, its k outgoing edges of least weight; None keeps all. Ties go to the lower target."""
         if k != self._k:
             self._k = k
-            self._changed(np.arange(self.nodes))
+            self._changed(None)
 
     def in_filter(self) -> Bools:
         """(E,) which edges pass the k-nearest filter or are spares, whether removed or not.
@@ -189,8 +191,7 @@ class Graph:
 
     def filter_again(self, edge: int) -> None:
         """Filter the successors of an edge's source anew, because it became a spare or is none any more."""
-        self.version += 1
-        self._unfiltered.append(self.source.values[[edge]].astype(np.int64))
+        self._note(self.source.values[[edge]].astype(np.int64))
 
     def removed(self) -> Bools:
         """(E,) which edges have been removed."""
@@ -218,10 +219,29 @@ class Graph:
         copy.append(nodes, *(column.values[:edges] for column in columns))
         return copy
 
-    def _changed(self, sources: Ints) -> None:
-        self.version += 1
-        self._unfiltered.append(sources)
+    def changed_since(self, version: int) -> Ints | None:
+        """The nodes whose outgoing edges, or what these weigh, may have changed since a version; None: any of them."""
+        newer = [sources for at, sources in self._history if at > version]
+        if self.reversible is not None or len(newer) != self.version - version:
+            return None
+        known = [sources for sources in newer if sources is not None]
+        return np.unique(np.concatenate(known)).astype(np.int64) if len(known) == len(newer) else None
+
+    def leaving(self, sources: Ints) -> Ints:
+        """The edges that leave these (m,) nodes."""
+        index = self.by_source()
+        return index.edge[ragged(index.start[sources], index.start[sources + 1] - index.start[sources])[0]]
+
+    def _changed(self, sources: Ints | None) -> None:
+        """The edges that leave these nodes have changed; None: all."""
+        self._note(sources)
         self._by_source = self._by_target = self._partner = self._passing = None
+
+    def _note(self, sources: Ints | None) -> None:
+        self.version += 1
+        self._unfiltered.append(np.arange(self.nodes) if sources is None else sources)
+        self._history.append((self.version, sources))
+        del self._history[: -_HISTORY]
 
     def _reindex(self) -> None:
         ids = np.arange(len(self), dtype=np.int64)

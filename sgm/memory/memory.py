@@ -611,7 +611,7 @@ class SparseGraphicalMemory:
         following = np.full(len(at), -1)
         for goal in np.unique(to):
             mine = to == goal
-            following[mine] = np.maximum(self._planner.tree(int(goal), by).next[at[mine]], -1)
+            following[mine] = self._planner.following(at[mine], int(goal), by)
         return np.where(at == to, to, following)
 
     @takes_turns
