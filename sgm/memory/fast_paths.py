@@ -4,31 +4,25 @@
 the tests. `python -m speed.planning` times both.
 
 Rows are adjacency lists in one pool: those of node n are at positions start[n] … start[n] + count[n] − 1. `into` rows
-hold the edges that lead into a node, `out` rows those that leave it. A tree is three arrays: the label of each node (what
-the best way found so far costs), the next node on that way, and its state. Without a label, the other two mean nothing, so
-that a new tree is zeros that nobody has touched.
+hold the edges that lead into a node, `out` rows those that leave it. A tree is three arrays: the label of each node,
+which is what the best way found so far costs, the next node on that way, and the state of the node. Where there is no
+label yet the first two mean nothing, so that a new tree is zeros that nobody has touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-import numba
 import numpy as np
+from numba import njit
 
-F = TypeVar("F", bound=Callable[..., Any])
 UNKNOWN, OPEN, DONE, LOST = 0, 1, 2, 3  # no label; label fell since it was expanded; expanded; label to be found anew
 
 
-def _compiled(function: F) -> F:
-    return numba.njit(cache=True, nogil=True)(function)  # type: ignore[no-any-return]
+# -- a heap of (key, node); entries of nodes whose label fell meanwhile stay in it and are passed over ---------------
 
 
-# -- a binary heap of (key, node); entries of nodes that were improved since stay in it and are passed over --------------
-
-
-@_compiled
+@njit(cache=True, nogil=True)
 def _push(keys: Any, nodes: Any, size: int, key: float, node: int) -> int:
     place = size
     while place > 0:
@@ -41,7 +35,7 @@ def _push(keys: Any, nodes: Any, size: int, key: float, node: int) -> int:
     return size + 1
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def _pop(keys: Any, nodes: Any, size: int) -> int:
     """Take the least entry, which the caller has read at place 0, out of the heap."""
     size -= 1
@@ -60,17 +54,17 @@ def _pop(keys: Any, nodes: Any, size: int) -> int:
     return size
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def _wider(keys: Any, nodes: Any) -> Any:
     more_keys, more_nodes = np.empty(2 * len(keys), np.float64), np.empty(2 * len(nodes), np.int32)
     more_keys[: len(keys)], more_nodes[: len(nodes)] = keys, nodes
     return more_keys, more_nodes
 
 
-# -- searches ------------------------------------------------------------------------------------------------------------
+# -- searches ------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def _bound(potentials: Any, columns: Any, begins: Any, node: int, slack: float) -> float:
     """Steps that a way from the start to a node has at least; `begins` are the start's potentials."""
     best = 0.0
@@ -84,7 +78,7 @@ def _bound(potentials: Any, columns: Any, begins: Any, node: int, slack: float) 
     return max(0.0, best - slack)
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def choose_columns(potentials: Any, start: int, goal: int, number: int) -> Any:
     """The columns whose bound on the way from start to goal is the highest."""
     width = potentials.shape[1]
@@ -96,7 +90,7 @@ def choose_columns(potentials: Any, start: int, goal: int, number: int) -> Any:
     return np.argsort(-gaps)[:number].astype(np.int64)
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def search(
     row: Any, count: Any, other: Any, price: Any, cost: Any, following: Any, state: Any, frontier: Any,
     potentials: Any, columns: Any, start: int, slack: float,
@@ -147,7 +141,7 @@ def search(
     return nodes[:left].copy(), expanded
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def distances(row: Any, count: Any, other: Any, price: Any, root: int, result: Any) -> None:
     """(V,) what ways along these rows from one node cost, into `result`; infinite where there is none."""
     keys, nodes = np.empty(4096, np.float64), np.empty(4096, np.int32)
@@ -168,7 +162,7 @@ def distances(row: Any, count: Any, other: Any, price: Any, root: int, result: A
                 size = _push(keys, nodes, size, way, other[place])
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column: int, ahead: Any, behind: Any) -> int:
     """Lower one column of potentials until they are bounds again although edges became cheaper; how many were.
 
@@ -202,10 +196,10 @@ def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column:
     return touched
 
 
-# -- repair --------------------------------------------------------------------------------------------------------------
+# -- repair --------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def find(row: Any, count: Any, other: Any, node: int, end: int) -> int:
     """The position of an edge in a node's row; −1 if it is not there."""
     for place in range(row[node], row[node] + count[node]):
@@ -214,7 +208,7 @@ def find(row: Any, count: Any, other: Any, node: int, end: int) -> int:
     return -1
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def _lose(lost: Any, number: int, node: int, state: Any) -> Any:
     state[node] = LOST
     if number == len(lost):
@@ -223,7 +217,7 @@ def _lose(lost: Any, number: int, node: int, state: Any) -> Any:
     return lost, number + 1
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def repair(
     into_row: Any, into_count: Any, into_other: Any, into_price: Any,
     out_row: Any, out_count: Any, out_other: Any, out_price: Any,
@@ -278,7 +272,7 @@ def repair(
     return opened[:size]
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def follow(following: Any, start: int, goal: int) -> Any:
     """The nodes from start to goal on a tree that joins them."""
     length, node = 1, start
@@ -293,7 +287,7 @@ def follow(following: Any, start: int, goal: int) -> Any:
     return path
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def leads_round(row: Any, count: Any, other: Any, price: Any, source: int, target: int, without: Any) -> bool:
     """Whether a way leads from source to target over standing edges but for the edges of `without`, (m, 2)."""
     seen = np.zeros(len(count), np.bool_)
@@ -320,10 +314,10 @@ def leads_round(row: Any, count: Any, other: Any, price: Any, source: int, targe
     return False
 
 
-# -- rows ----------------------------------------------------------------------------------------------------------------
+# -- rows ----------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def find_many(row: Any, count: Any, other: Any, nodes: Any, ends: Any) -> Any:
     """`find` for (n,) nodes and (n,) other ends."""
     places = np.empty(len(nodes), np.int64)
@@ -332,7 +326,7 @@ def find_many(row: Any, count: Any, other: Any, nodes: Any, ends: Any) -> Any:
     return places
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def put(
     row: Any, count: Any, room: Any, other: Any, distance: Any, hops: Any, edge: Any, used: int,
     first: int, nodes: Any, ends: Any, new_distance: Any, new_hops: Any, new_edge: Any,
@@ -363,7 +357,7 @@ def put(
     return used, len(nodes)
 
 
-@_compiled
+@njit(cache=True, nogil=True)
 def take_out(
     row: Any, count: Any, other: Any, distance: Any, hops: Any, edge: Any, nodes: Any, ends: Any
 ) -> None:  # fmt: skip

@@ -241,7 +241,7 @@ class Graph:
         self.version += 1
         self._unfiltered.append(np.arange(self.nodes) if sources is None else sources)
         self._history.append((self.version, sources))
-        del self._history[: -_HISTORY]
+        del self._history[:-_HISTORY]
 
     def _reindex(self) -> None:
         ids = np.arange(len(self), dtype=np.int64)

@@ -63,8 +63,10 @@ class LargeGraph:
         graph, out = self._graph, self.out
         more = np.arange(len(self._inner), graph.nodes)
         self._inner, self._outer = np.append(self._inner, more), np.append(self._outer, more)
-        for part in (self.into, out, *self.searches.values()):
-            part.add_nodes(graph.nodes)
+        for rows in (self.into, out):
+            rows.add_nodes(graph.nodes)
+        for searches in self.searches.values():
+            searches.add_nodes(graph.nodes)
         inner = self._inner[sources]
         places, owner = out.of(inner)
         old = inner[owner] * graph.nodes + out.other[places]
@@ -118,8 +120,9 @@ class LargeGraph:
         some = changed.any(axis=0)
         if not some.any():
             return
-        self.out.put(source[some], target[some], *prices[:, some], edges[some])
-        self.into.put(target[some], source[some], *prices[:, some], edges[some])
+        distance, hops = prices[:, some]
+        self.out.put(source[some], target[some], distance, hops, edges[some])
+        self.into.put(target[some], source[some], distance, hops, edges[some])
         for searches, mine, now, was in zip(self.searches.values(), changed, prices, before, strict=True):
             searches.change(source[mine], target[mine], now[mine] < was[mine])
 

@@ -16,10 +16,10 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, dijk
 from sgm.errors import InputError, NoPath
 
 from .arrays import Bools, Ints
+from .compiled import kernels
 from .graph import Graph
 from .large import MODES, LargeGraph
 from .policies import CleanupPolicy, Evidence
-from .searches import available
 
 Prices = NDArray[np.float64]
 MANY = 16_384  # nodes from which on ways are searched for one at a time, if numba is there
@@ -223,7 +223,7 @@ class Planner:
             return
         self.trees.clear()
         self._parts = None
-        if self.graph.nodes < self.many or not available():
+        if self.graph.nodes < self.many or kernels() is None:
             self._large = None
             self._make_matrices()
         else:

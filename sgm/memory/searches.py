@@ -1,14 +1,13 @@
 """Searches on graphs of many nodes: one way at a time, with landmarks, on trees that grow and are repaired.
 
-Where `Planner` would compute the shortest ways from everywhere to a goal, this computes the one that is asked for, by A*
-with landmarks (Goldberg and Harrelson, "Computing the shortest path: A* search meets graph theory", 2005), and keeps
+Where `Planner` would compute the shortest ways from everywhere to a goal, this computes the one that is asked for, by
+A* with landmarks (Goldberg and Harrelson, "Computing the shortest path: A* search meets graph theory", 2005), and keeps
 what it found out on the way. The result is exact, to the last bit. It needs numba (extra `fast`).
 """
 
 from __future__ import annotations
 
 import dataclasses
-import importlib.util
 import math
 from collections import OrderedDict
 
@@ -26,11 +25,6 @@ _EARLY = 8  # times the nodes that searches without landmarks expand before land
 _ROUNDING = 1e-9  # share of the longest way that sums of prices may be off
 _OFTEN = 0.25  # times the nodes that searches for one goal go through, before its whole tree pays
 _STALE = 0.1  # share of the edges whose prices changed, from which on a tree, or landmarks, are better made anew
-
-
-def available() -> bool:
-    """Whether numba is installed."""
-    return importlib.util.find_spec("numba") is not None
 
 
 class Rows:
@@ -300,4 +294,3 @@ class Searches:
             if len(pairs) <= most // 16:
                 return
         self.potentials = None
-
