@@ -231,9 +231,8 @@ class Builder:
     def join_in_time(self, assignment: Ints, episodes: Ints, steps: Ints | None, undo: Undo) -> None:
         """Edges between the nodes of consecutive observations of one episode, which weigh the steps between these."""
         pairs, took = self._passages(assignment, episodes, steps)
-        found = [self.graph.find(int(u), int(v)) for u, v in pairs]
-        is_new = np.array([edge is None for edge in found], np.bool_)
-        known = np.array([edge for edge in found if edge is not None], np.int64)
+        found = self.graph.find_many(*pairs.T)
+        is_new, known = found < 0, found[found >= 0]
         took_known, before = took[~is_new], self.graph.temporal.values[known]
         shorter = (before == 0) | (took_known < before)
         known, before, took_known = known[shorter], before[shorter], took_known[shorter]

@@ -17,10 +17,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .adjacency import Adjacency
 from .arrays import Bools, Ints, ragged
 from .criteria import Floats, exceeds, perceptual_pairs, within
-from .graph import Graph, Index
+from .graph import Graph
 from .settings import Settings
 
 NOVEL = -1
@@ -47,13 +49,15 @@ class Direction(NamedTuple):
     Attributes:
         own: (B, V + B), the way between an observation of the block and x, in this direction.
         opposite: (B, V + B), the same in the other direction, so that opposite[m, x] is x's own way to m.
-        edges: the graph's edges, by the candidate's end.
-        distance: (E,) distances of all edges.
+        edges: the graph's edges at each candidate.
+        others: (E,) the other end of all edges.
+        distance: (E,) distances of all edges; infinite for those that only time made, which say nothing about it.
     """
 
     own: Floats
     opposite: Floats
-    edges: Index
+    edges: Adjacency
+    others: NDArray[np.int32]
     distance: Floats
 
 
@@ -81,18 +85,10 @@ def _directions(settings: Settings, graph: Graph, block: Block) -> list[Directio
     distance = graph.distance.values
     chosen = []
     if settings.criterion in ("two-way", "outgoing"):
-        chosen.append(Direction(block.out, block.into, _finite(graph.by_source(), distance), distance))
+        chosen.append(Direction(block.out, block.into, graph.out_of(), graph.target.values, distance))
     if settings.criterion in ("two-way", "incoming"):
-        chosen.append(Direction(block.into, block.out, _finite(graph.by_target(), distance), distance))
+        chosen.append(Direction(block.into, block.out, graph.into(), graph.source.values, distance))
     return chosen
-
-
-def _finite(index: Index, distance: Floats) -> Index:
-    """The edges of an index that have a distance: those that only time made say nothing about it."""
-    if not len(distance) or distance.max() < np.inf:
-        return index
-    real = np.isfinite(distance[index.edge])
-    return Index(np.concatenate([[0], np.cumsum(real)])[index.start], index.other[real], index.edge[real])
 
 
 def _consistent_with_nodes(
@@ -119,9 +115,8 @@ def _consistent_with_nodes(
 
 def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Direction, settings: Settings) -> Bools:
     """Whether some neighbour of the candidate, a standing node, tells the pair apart."""
-    index = direction.edges
-    start = index.start[candidate]
-    degree = index.start[candidate + 1] - start
+    start = direction.edges.start[candidate].astype(np.int64)
+    degree = direction.edges.length[candidate].astype(np.int64)
     failed = np.zeros(len(observation), np.bool_)
     low = 0
     # Most pairs differ at one of the first few neighbours, so the rest is looked up only for those that do not.
@@ -131,8 +126,10 @@ def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Directio
         for part in _parts(lengths):
             pairs = alive[part]
             positions, owner = ragged(start[pairs] + low, lengths[part])
-            own = direction.own[observation[pairs][owner], index.other[positions]]
-            apart = exceeds(np.abs(direction.distance[index.edge[positions]] - own), settings)
+            edges = direction.edges.edge[positions]
+            theirs = direction.distance[edges]
+            own = direction.own[observation[pairs][owner], direction.others[edges]]
+            apart = exceeds(np.abs(theirs - own), settings) & (theirs < np.inf)
             failed[pairs[owner[apart]]] = True
         low += width
     return failed
@@ -146,7 +143,7 @@ def _fails_anywhere(
     With scope "memory" every node counts (Eq. 3), the candidate too: one of the block that becomes no node is passed
     over later on. With "neighbors" those within MaxDist of the candidate count.
     """
-    nodes = len(direction.edges.start) - 1
+    nodes = direction.own.shape[1] - len(direction.own)
     failed = np.zeros(len(observation), np.bool_)
     if settings.scope == "memory":  # the candidate itself tells most pairs apart
         own = direction.own[observation, candidate]
@@ -203,12 +200,18 @@ def _has_neighbour(candidate: Ints, direction: Direction, settings: Settings, bl
     """Whether candidates have a neighbour among the standing nodes."""
     result = np.zeros(len(candidate), np.bool_)
     standing = candidate < block.nodes
-    start = direction.edges.start
-    result[standing] = start[candidate[standing] + 1] > start[candidate[standing]]
+    result[standing] = has_distance(direction.edges, candidate[standing], direction.distance)
     members, which = np.unique(candidate[~standing] - block.nodes, return_inverse=True)
     has = np.any(within(direction.own[members, : block.nodes], settings), axis=1)
     result[~standing] = has[which]
     return result
+
+
+def has_distance(at_each: Adjacency, nodes: Ints, distance: Floats) -> Bools:
+    """Whether (n,) nodes have an edge that a distance made: (n,) bool."""
+    distinct, which = np.unique(nodes, return_inverse=True)
+    edges, owner = at_each.of(distinct)
+    return np.bincount(owner[distance[edges] < np.inf], minlength=len(distinct))[which] > 0
 
 
 def _first_match(observation: Ints, candidate: Ints, breakers: list[int], witnesses: list[int], block: Block) -> Ints:

@@ -79,13 +79,31 @@ def _bound(potentials: Any, columns: Any, begins: Any, node: int, slack: float) 
 
 
 @njit(cache=True, nogil=True)
-def choose_columns(potentials: Any, start: int, goal: int, number: int) -> Any:
+def _potential(row: Any, count: Any, other: Any, price: Any, potentials: Any, node: int, column: int) -> float:
+    """A potential; of a node that is new, what its neighbours' say."""
+    best = potentials[node, column]
+    if best == np.inf:
+        for place in range(row[node], row[node] + count[node]):
+            best = min(best, potentials[other[place], column] + price[place])
+    return best
+
+
+@njit(cache=True, nogil=True)
+def choose_columns(
+    into_row: Any, into_count: Any, into_other: Any, into_price: Any,
+    out_row: Any, out_count: Any, out_other: Any, out_price: Any,
+    potentials: Any, start: int, goal: int, number: int,
+) -> Any:  # fmt: skip
     """The columns whose bound on the way from start to goal is the highest."""
     width = potentials.shape[1]
     gaps = np.zeros(width)
     for column in range(width):
-        gap = potentials[start, column] - potentials[goal, column]
-        gap = -gap if column % 2 else gap
+        if column % 2:
+            gap = _potential(into_row, into_count, into_other, into_price, potentials, goal, column)
+            gap -= _potential(into_row, into_count, into_other, into_price, potentials, start, column)
+        else:
+            gap = _potential(out_row, out_count, out_other, out_price, potentials, start, column)
+            gap -= _potential(out_row, out_count, out_other, out_price, potentials, goal, column)
         gaps[column] = gap if gap > 0 else 0.0
     return np.argsort(-gaps)[:number].astype(np.int64)
 

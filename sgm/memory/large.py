@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from .arrays import Bools, Ints
 from .graph import Graph
-from .searches import Prices, Rows, Searches
+from .searches import Prices, Rows, Searches, with_room
 
 MODES = ("distance", "hops")
 Pricing = Callable[[Ints], tuple[Prices, Prices]]
@@ -27,8 +27,8 @@ class LargeGraph:
         """Follow a graph; `pricing` tells for (m,) edges what they cost, and what they count as hops."""
         self._graph, self._pricing = graph, pricing
         edges = np.flatnonzero(graph.in_filter())
-        self._outer = _by_place(graph, edges)
-        self._inner = np.argsort(self._outer)
+        order = _by_place(graph, edges)
+        self._outer, self._inner = order, np.argsort(order)
         source, target = self._ends(edges)
         prices = pricing(edges)
         self.into = Rows(graph.nodes, target, source, *prices, edges)
@@ -51,8 +51,9 @@ class LargeGraph:
     def whole(self, goal: int, by: str) -> tuple[Prices, NDArray[np.int32]]:
         """What the ways from everywhere to a goal cost, and the next nodes on them; −1: none."""
         cost, following = self.searches[by].whole(int(self._inner[goal]))
-        following = np.where(following >= 0, self._outer[following], -1)[self._inner]
-        return cost[self._inner], following.astype(np.int32)
+        inner = self._inner[: len(cost)]
+        following = np.where(following >= 0, self._outer[following], -1)[inner]
+        return cost[inner], following.astype(np.int32)
 
     def leads_round(self, ends: list[tuple[int, int]]) -> bool:
         """Whether a way leads from the source to the target of the first of these edges that has none of them."""
@@ -61,8 +62,7 @@ class LargeGraph:
     def follow(self, sources: Ints) -> None:
         """Take over the edges that leave these nodes now, and nodes that are new."""
         graph, out = self._graph, self.out
-        more = np.arange(len(self._inner), graph.nodes)
-        self._inner, self._outer = np.append(self._inner, more), np.append(self._outer, more)
+        self._number(graph.nodes)
         for rows in (self.into, out):
             rows.add_nodes(graph.nodes)
         for searches in self.searches.values():
@@ -73,7 +73,7 @@ class LargeGraph:
         order = np.argsort(old)
         old, places = old[order], places[order]
         was = out.distance[places], out.hops[places]
-        edges = graph.leaving(sources)
+        edges, _ = graph.out_of().of(sources)
         edges = edges[graph.in_filter()[edges]]
         source, target = self._ends(edges)
         keys = source * graph.nodes + target
@@ -82,6 +82,13 @@ class LargeGraph:
         before = np.full((2, len(keys)), np.inf)
         before[:, known] = was[0][place[known]], was[1][place[known]]
         self._put(edges, known, before)
+
+    def _number(self, nodes: int) -> None:
+        """Give nodes that are new numbers inside: their own."""
+        known = len(self._inner)
+        if nodes > known:
+            self._inner, self._outer = with_room(self._inner, nodes), with_room(self._outer, nodes)
+            self._inner[known:] = self._outer[known:] = np.arange(known, len(self._inner))
 
     def update(self, edge: int) -> bool:
         """Take over what an edge costs now, if it passes the filter; whether it is removed or restored by that."""

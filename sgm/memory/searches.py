@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import OrderedDict
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,13 @@ _EARLY = 8  # times the nodes that searches without landmarks expand before land
 _ROUNDING = 1e-9  # share of the longest way that sums of prices may be off
 _OFTEN = 0.25  # times the nodes that searches for one goal go through, before its whole tree pays
 _STALE = 0.1  # share of the edges whose prices changed, from which on a tree, or landmarks, are better made anew
+
+
+def with_room(column: NDArray[Any], size: int) -> NDArray[Any]:
+    """An array with at least so many rows, and room for more; new rows are zeros."""
+    grown = np.zeros((size + size // 8 + 64, *column.shape[1:]), column.dtype)
+    grown[: len(column)] = column
+    return grown
 
 
 class Rows:
@@ -52,11 +60,8 @@ class Rows:
 
     def add_nodes(self, nodes: int) -> None:
         """Grow to so many nodes."""
-        more = nodes - len(self.row)
-        if more > 0:
-            self.row = np.concatenate([self.row, np.zeros(more, np.int64)])
-            self.count = np.concatenate([self.count, np.zeros(more, np.int32)])
-            self.room = np.concatenate([self.room, np.zeros(more, np.int32)])
+        if nodes > len(self.row):
+            self.row, self.count, self.room = (with_room(column, nodes) for column in (self.row, self.count, self.room))
 
     def put(self, near: Ints, far: Ints, distance: Prices, hops: Prices, edge: Ints) -> None:
         """Add edges, or set what they cost."""
@@ -107,12 +112,9 @@ class Growing:
 
     def add_nodes(self, nodes: int) -> None:
         """Grow to so many nodes."""
-        more = nodes - len(self.cost)
-        if more > 0:
-            room = more + nodes // 64
-            self.cost = np.concatenate([self.cost, np.zeros(room)])
-            self.following = np.concatenate([self.following, np.zeros(room, np.int32)])
-            self.state = np.concatenate([self.state, np.zeros(room, np.uint8)])
+        if nodes > len(self.cost):
+            self.cost, self.following = with_room(self.cost, nodes), with_room(self.following, nodes)
+            self.state = with_room(self.state, nodes)
 
 
 class Searches:
@@ -124,11 +126,13 @@ class Searches:
         self.nodes = len(into.count)
         self.trees: OrderedDict[int, Growing] = OrderedDict()
         self.potentials: Prices | None = None  # (V, 2 · LANDMARKS) steps to and from landmarks, or less
+        self._no_bounds = np.empty((0, 0))
         self._slack = 0.0
         self._tree_bytes = tree_bytes
         self._changed: list[tuple[int, int]] = []
         self._forgotten = 0  # changes that no tree needs to know of any more
-        self._cheaper: list[tuple[int, int]] = []  # since the potentials were made true
+        self._cheaper: list[tuple[int, int]] = []  # edges that became so since the potentials were made
+        self._lowered = np.zeros(0, np.int64)  # how many of them each column accounts for
         self._work = 0  # nodes expanded without landmarks
 
     def change(self, source: Ints, target: Ints, cheaper: Bools) -> None:
@@ -141,8 +145,9 @@ class Searches:
         """Grow to so many nodes."""
         self.nodes = nodes
         if self.potentials is not None and nodes > len(self.potentials):
-            room = np.full((nodes - len(self.potentials) + nodes // 64, self.potentials.shape[1]), np.inf)
-            self.potentials = np.concatenate([self.potentials, room])
+            known = len(self.potentials)
+            self.potentials = with_room(self.potentials, nodes)
+            self.potentials[known:] = np.inf
 
     def cost(self, start: int, goal: int) -> float:
         """What the shortest way between two nodes costs; infinite if there is none."""
@@ -183,19 +188,16 @@ class Searches:
             return tree
         if tree.work > _OFTEN * self.nodes:
             start = -1
-        with_bounds = start >= 0 and self._have_bounds()
-        if with_bounds:
-            assert self.potentials is not None
-            columns = fast_paths.choose_columns(self.potentials, start, goal, _COLUMNS)
-            bounds, slack = self.potentials, self._slack
-        else:
-            columns, bounds, slack = np.empty(0, np.int64), np.empty((0, 0)), 0.0
+        columns = self._columns(start, goal) if start >= 0 and self._have_bounds() else np.empty(0, np.int64)
+        bounds = self._no_bounds if self.potentials is None or not len(columns) else self.potentials
         labels = tree.cost, tree.following, tree.state, tree.frontier
         opened = len(tree.frontier)
-        tree.frontier, expanded = fast_paths.search(*self.into.lists(self.by), *labels, bounds, columns, start, slack)
+        tree.frontier, expanded = fast_paths.search(
+            *self.into.lists(self.by), *labels, bounds, columns, start, self._slack
+        )
         tree.start = start if len(tree.frontier) else -1
         tree.work += expanded + opened if tree.start >= 0 else 0
-        if not with_bounds and start >= 0:
+        if not len(columns) and start >= 0:
             self._work += expanded
         return tree
 
@@ -206,7 +208,7 @@ class Searches:
         if tree is not None and (tree.changes < self._forgotten or known - tree.changes > _STALE * self.nodes):
             tree = None
         if tree is None:
-            size, frontier = self.nodes + self.nodes // 64, np.array([goal], np.int32)
+            size, frontier = len(self.into.row), np.array([goal], np.int32)
             tree = Growing(np.zeros(size), np.zeros(size, np.int32), np.zeros(size, np.uint8), frontier, known)
             tree.following[goal], tree.state[goal] = -1, 1
         tree.add_nodes(self.nodes)
@@ -237,12 +239,26 @@ class Searches:
     # -- landmarks -----------------------------------------------------------------------------------------------
 
     def _have_bounds(self) -> bool:
-        """Whether there are potentials, true to the prices of now; they are made when they pay."""
-        if self.potentials is not None and self._cheaper:
-            self._lower()
+        """Whether there are potentials; they are made when they pay, and dropped when much has become cheaper."""
+        if len(self._cheaper) > self.nodes // 16 + 64:
+            self.potentials, self._cheaper = None, []
         if self.potentials is None and self._work > _EARLY * self.nodes:
             self.prepare()
         return self.potentials is not None
+
+    def _columns(self, start: int, goal: int) -> Ints:
+        """The columns to bound ways from start to goal with, true to the prices of now; none where that is no gain."""
+        from . import fast_paths
+
+        assert self.potentials is not None
+        lists = *self.into.lists(self.by), *self.out.lists(self.by)
+        columns: Ints = fast_paths.choose_columns(*lists, self.potentials, start, goal, _COLUMNS)
+        if self._cheaper:
+            touched = sum(self._lower(column) for column in columns.tolist())
+            if touched > self.nodes:
+                self.potentials, self._cheaper = None, []
+                return np.empty(0, np.int64)
+        return columns
 
     def prepare(self) -> None:
         """Choose landmarks, each as far as can be from those before it, and compute what ways to and from them cost."""
@@ -262,6 +278,7 @@ class Searches:
         finite = steps[np.isfinite(steps)]
         self._slack = _ROUNDING * float(finite.max(initial=0.0))
         self.potentials, self._cheaper, self._work = steps, [], 0
+        self._lowered = np.zeros(steps.shape[1], np.int64)
 
     def _from_the_middle(self) -> Prices:
         """What ways from a node cost that many can be reached from."""
@@ -276,21 +293,13 @@ class Searches:
                 break
         return best
 
-    def _lower(self) -> None:
-        """Make the potentials bounds again after edges became cheaper; where that is no less work, drop them."""
+    def _lower(self, column: int) -> int:
+        """Make potentials bounds again after edges became cheaper; how many were lowered for that."""
         from . import fast_paths
 
-        assert self.potentials is not None
-        pairs, self._cheaper = np.array(self._cheaper, np.int64), []
-        source, target = pairs[:, 0].copy(), pairs[:, 1].copy()
-        touched, most = 0, max(1024, self.nodes)
-        for column in range(self.potentials.shape[1] if len(pairs) <= most // 16 else 0):
-            ends = (source, target) if column % 2 else (target, source)
-            rows = self.out if column % 2 else self.into
-            touched += fast_paths.lower(*rows.lists(self.by), self.potentials, column, *ends)
-            if touched > most:
-                break
-        else:
-            if len(pairs) <= most // 16:
-                return
-        self.potentials = None
+        pairs, self._lowered[column] = self._cheaper[self._lowered[column] :], len(self._cheaper)
+        if not pairs or self.potentials is None:
+            return 0
+        source, target = np.array(pairs, np.int64).T.copy()
+        rows, ends = (self.out, (source, target)) if column % 2 else (self.into, (target, source))
+        return int(fast_paths.lower(*rows.lists(self.by), self.potentials, column, *ends))
