@@ -31,6 +31,8 @@ class Distance(Protocol):
     `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the
     distance provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup
     norm).
+    `keys(embeddings)`, `probes(embeddings, outgoing)` and `reach(steps)` say how to search it, so that a large memory
+    costs no more per observation than a small one; see sgm/memory/search.py.
     """
 
     def embed(self, observations: Any) -> NDArray[Any]:

@@ -73,12 +73,12 @@ def decide(
     observation, candidate = perceptual_pairs(node_features, features, settings)
     if settings.criterion == "perceptual":
         nothing = [0] * len(observation)
-        return _first_match(observation, candidate, nothing, [-1] * len(observation), block)
+        return first_match(observation, candidate, nothing, [-1] * len(observation), block.nodes, len(block.out))
     directions = _directions(settings, graph, block)
     consistent = _consistent_with_nodes(observation, candidate, directions, settings, block, rows)
     observation, candidate = observation[consistent], candidate[consistent]
     breakers, witnesses = _bits(observation, candidate, directions, settings, block)
-    return _first_match(observation, candidate, breakers, witnesses, block)
+    return first_match(observation, candidate, breakers, witnesses, block.nodes, len(block.out))
 
 
 def _directions(settings: Settings, graph: Graph, block: Block) -> list[Direction]:
@@ -123,7 +123,7 @@ def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Directio
     for width in (4, 28, 1 << 62):
         alive = np.flatnonzero(~failed & (degree > low))
         lengths = np.minimum(degree[alive] - low, width)
-        for part in _parts(lengths):
+        for part in parts(lengths):
             pairs = alive[part]
             positions, owner = ragged(start[pairs] + low, lengths[part])
             edges = direction.edges.edge[positions]
@@ -150,7 +150,7 @@ def _fails_anywhere(
         failed = exceeds(np.abs(of_candidates[which, candidate] - own), settings)
     for low, high in ((0, min(32, nodes)), (32, nodes)):
         alive = np.flatnonzero(~failed) if low < high else np.empty(0, np.int64)
-        for part in _parts(np.full(len(alive), high - low)):
+        for part in parts(np.full(len(alive), high - low)):
             pairs = alive[part]
             theirs = of_candidates[which[pairs], low:high]
             apart = exceeds(np.abs(theirs - direction.own[observation[pairs], low:high]), settings)
@@ -171,7 +171,7 @@ def _bits(
     size, nodes = len(block.out), block.nodes
     breakers: list[int] = []
     witnesses: list[int] = []
-    for part in _parts(np.full(len(observation), size)):
+    for part in parts(np.full(len(observation), size)):
         row, column = observation[part], candidate[part]
         breaks = np.zeros((len(row), size), np.bool_)
         neighbour = np.zeros((len(row), size), np.bool_)
@@ -186,13 +186,11 @@ def _bits(
                 apart &= near
                 has_neighbour |= _has_neighbour(column, direction, settings, block)
             breaks |= apart
-        breakers += _integers(breaks)
+        breakers += bit_rows(breaks)
         if settings.scope == "memory":
             witnesses += [-1] * len(row)
         else:
-            witnesses += [
-                -1 if known else bits for known, bits in zip(has_neighbour, _integers(neighbour), strict=True)
-            ]
+            witnesses += [-1 if known else bits for known, bits in zip(has_neighbour, bit_rows(neighbour), strict=True)]
     return breakers, witnesses
 
 
@@ -214,9 +212,10 @@ def has_distance(at_each: Adjacency, nodes: Ints, distance: Floats) -> Bools:
     return np.bincount(owner[distance[edges] < np.inf], minlength=len(distinct))[which] > 0
 
 
-def _first_match(observation: Ints, candidate: Ints, breakers: list[int], witnesses: list[int], block: Block) -> Ints:
+def first_match(
+    observation: Ints, candidate: Ints, breakers: list[int], witnesses: list[int], nodes: int, size: int
+) -> Ints:
     """The pass over the block in order: the first candidate in node order that is a node and passes wins."""
-    nodes, size = block.nodes, len(block.out)
     matches = np.full(size, NOVEL)
     ends = np.searchsorted(observation, np.arange(size + 1)).tolist()
     candidates = candidate.tolist()
@@ -236,12 +235,12 @@ def _first_match(observation: Ints, candidate: Ints, breakers: list[int], witnes
     return matches
 
 
-def _integers(bits: Bools) -> list[int]:
+def bit_rows(bits: Bools) -> list[int]:
     """Rows of bits as Python integers, bit m for column m."""
     return [int.from_bytes(row.tobytes(), "little") for row in np.packbits(bits, axis=1, bitorder="little")]
 
 
-def _parts(lengths: Ints) -> list[slice]:
+def parts(lengths: Ints) -> list[slice]:
     """Cut a list of runs into parts of about _CHUNK numbers, each of at least one run."""
     if not len(lengths):
         return []

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from sgm.inspector.notebook import Page
 
 Path_ = str | os.PathLike[str]
+_SHARE_TO_JUDGE = 0.1  # of all observations that a batch must have for the whole graph to be looked at
 
 
 class SparseGraphicalMemory:
@@ -318,8 +319,8 @@ class SparseGraphicalMemory:
     ) -> ExtendReport:
         """Take in a batch of observations, in order, in a single pass; all of it or, on an error, nothing.
 
-        From 200 observations on, a `MemoryWarning` says what to try if hardly any were merged, if there are no edges,
-        or if the largest strongly connected component has less than half of the nodes.
+        From 200 observations on, a tenth of all so far, a `MemoryWarning` says what to try if hardly any were merged,
+        if there are no edges, or if the largest strongly connected component has less than half of the nodes.
 
         Args:
             observations: (n, ...) as the distance's `embed` takes them, or an `sgm.Experience`, whose achieved goals
@@ -360,7 +361,7 @@ class SparseGraphicalMemory:
                 raise
         if whole_episodes and episodes is not None:
             self._measure_single_steps(observations, episodes)
-        if total >= ENOUGH_TO_JUDGE:
+        if total >= max(ENOUGH_TO_JUDGE, _SHARE_TO_JUDGE * len(self._nodes.assignment)):
             self._warn()
         return report
 

@@ -85,7 +85,7 @@ class Search:
             shares = len(embedding) and np.shares_memory(self.distance.keys(embedding[:1]), embedding)
             self._index = Index(radius, (lambda: self.distance.keys(self.nodes.embedding)) if shares else None)
         if len(self._index) < len(embedding):
-            self._index.add(self._keys(embedding[len(self._index) :]))
+            self._index.add(self.keys(embedding[len(self._index) :]))
         return self._index
 
     @property
@@ -98,6 +98,11 @@ class Search:
         """How the index searches now; None if nothing was searched."""
         return None if self._index is None else self._index.kind
 
+    def indexes(self, vectors: Floats) -> bool:
+        """Whether these (V, k) vectors, not a copy of them, are the keys."""
+        keys = self.index.keys
+        return keys.shape == vectors.shape and keys.__array_interface__["data"] == vectors.__array_interface__["data"]
+
     def cut(self, nodes: int) -> None:
         """Forget the nodes from a number on."""
         if not nodes:
@@ -109,7 +114,7 @@ class Search:
         """All nodes within so many steps of (n, e) embeddings, and others: d is not asked for."""
         if not len(self.nodes):
             return Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
-        return self.index.near(self._probes(embedding, outgoing), reach_of(self.distance, steps))
+        return self.index.near(self.probes(embedding, outgoing), reach_of(self.distance, steps))
 
     def within(self, embedding: Floats, steps: float, outgoing: bool) -> Found:
         """The nodes to which d ≤ steps from (n, e) embeddings; with `outgoing=False` those from which d ≤ steps."""
@@ -148,10 +153,12 @@ class Search:
             steps[part] = paired(self.distance, *((own, theirs) if outgoing else (theirs, own)))
         return steps
 
-    def _keys(self, embedding: Floats) -> Floats:
+    def keys(self, embedding: Floats) -> Floats:
+        """(n, e) embeddings to (n, k) keys, checked."""
         return _checked(self.distance.keys(embedding), len(embedding), "keys")
 
-    def _probes(self, embedding: Floats, outgoing: bool) -> Floats:
+    def probes(self, embedding: Floats, outgoing: bool) -> Floats:
+        """(n, e) embeddings to (n, k) probes, checked."""
         return _checked(self.distance.probes(embedding, outgoing), len(embedding), "probes")
 
 
