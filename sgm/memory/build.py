@@ -21,6 +21,7 @@ from .graph import MOST_BETWEEN, Graph, Steps
 from .index import Pairs
 from .nearby import ENOUGH, Neighbourhood, new_edges
 from .nodes import Nodes
+from .search import Search, is_searchable
 from .settings import Settings
 
 DROPPED = -1
@@ -78,12 +79,22 @@ class Builder:
         self.settings = settings
         self.tail = tail
         self.neighbourhood: Neighbourhood | None = None  # where the distance can be searched, and there are many nodes
+        self._search: Search | None = None  # where there is no neighbourhood
         self._tail_step: int | None = None  # step of the last observation within its episode, where that is known
 
     @property
     def size(self) -> Size:
         """How much there is."""
         return Size(len(self.nodes), len(self.graph), len(self.nodes.assignment))
+
+    def search(self, distance: Distance) -> Search | None:
+        """How to find the nodes near an observation without asking for every node, if the distance says how."""
+        if self.neighbourhood is not None and self.neighbourhood.search.distance is distance:
+            return self.neighbourhood.search
+        known = self._search is not None and self._search.distance is distance
+        if not known and is_searchable(distance, self.settings.max_dist):
+            self._search = Search(distance, self.nodes, self.settings.max_dist)
+        return self._search if is_searchable(distance, self.settings.max_dist) else None
 
     def mark(self) -> Undo:
         """Where things stand now."""
@@ -101,6 +112,7 @@ class Builder:
         self.nodes.cut(undo.nodes, undo.stream)
         if self.neighbourhood is not None:
             self.neighbourhood.cut(undo.nodes)
+        self._search = None
         self.graph.cut(undo.nodes, undo.edges)
         self.log.back_to(undo.log)
         self.tail, self._tail_step = undo.tail, undo.tail_step

@@ -79,7 +79,7 @@ def _bound(potentials: Any, columns: Any, begins: Any, node: int, slack: float) 
 
 
 @njit(cache=True, nogil=True)
-def _potential(row: Any, count: Any, other: Any, price: Any, potentials: Any, node: int, column: int) -> float:
+def _potential(row: Any, count: Any, other: Any, price: Any, potentials: Any, node: int, column: int) -> Any:
     """A potential; of a node that is new, what its neighbours' say."""
     best = potentials[node, column]
     if best == np.inf:
@@ -388,3 +388,31 @@ def take_out(
             other[place], edge[place] = other[last], edge[last]
             distance[place], hops[place] = distance[last], hops[last]
             count[node] -= 1
+
+
+@njit(cache=True, nogil=True)
+def keep_nearest(
+    start: Any, length: Any, edges: Any, sources: Any, distance: Any, temporal: Any, target: Any, k: int, kept: Any
+) -> None:  # fmt: skip
+    """Keep, of the edges that leave each of these nodes, the k of least weight; ties go to the lower target."""
+    best = np.empty(k, np.int64)
+    weight = np.empty(k, np.float32)
+    for source in sources:
+        number = 0
+        for place in range(start[source], start[source] + length[source]):
+            edge = edges[place]
+            kept[edge] = False
+            own = distance[edge]
+            if temporal[edge] > 0:
+                own = min(own, np.float32(temporal[edge]))
+            at = number
+            while at > 0 and (own < weight[at - 1] or (own == weight[at - 1] and target[edge] < target[best[at - 1]])):
+                at -= 1
+            if at == k:
+                continue
+            number = min(number + 1, k)
+            for later in range(number - 1, at, -1):
+                best[later], weight[later] = best[later - 1], weight[later - 1]
+            best[at], weight[at] = edge, own
+        for place in range(number):
+            kept[best[place]] = True

@@ -10,10 +10,12 @@ from scipy.sparse import csr_array
 
 from .adjacency import Adjacency
 from .arrays import Bools, Column, Ints, ragged
+from .compiled import kernels
 from .policies import Evidence
 
 Steps = NDArray[np.uint8]
 _HISTORY = 64  # versions that are remembered for those who follow the graph
+_FEW, _MANY = 512, 4096  # nodes that are filtered by compiled code, if there are so many in all
 _FIND = 4096  # edges looked for at once
 MOST_BETWEEN = 255  # steps between two observations that are joined in time, at most
 
@@ -272,6 +274,15 @@ class Graph:
 
     def _filter(self, sources: Ints) -> None:
         """Filter the successors of these nodes again."""
+        if (
+            self._k is not None
+            and self.reversible is None
+            and len(sources) <= _FEW
+            and self.nodes > _MANY
+            and kernels()
+        ):
+            self._filter_few(sources, self._k)
+            return
         edges, lengths = self._successors(sources)
         if self._k is None:
             self.kept.values[edges] = True
@@ -284,6 +295,14 @@ class Graph:
         first = np.cumsum(lengths) - lengths
         seen, below = _running_count(ties, first, owner), np.bincount(owner[weights < limit], minlength=len(sources))
         self.kept.values[edges] = (weights < limit) | (ties & (seen <= self._k - below[owner]))
+
+    def _filter_few(self, sources: Ints, k: int) -> None:
+        """The same for a few nodes of many, compiled."""
+        from .fast_paths import keep_nearest
+
+        at_each = self.out_of()
+        columns = (self.distance.values, self.temporal.values, self.target.values)
+        keep_nearest(at_each.start, at_each.length, at_each.edge, sources, *columns, k, self.kept.values)
 
     def _successors(self, sources: Ints) -> tuple[Ints, Ints]:
         """The edges out of (n,) nodes, ascending, by target within each, and (n,) how many each has."""

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sgm
-from sgm.memory import planner, searches
+from sgm.memory import graph, planner, searches
 from sgm.memory.planner import MODES, Planner
 from tests.conftest import plane
 
@@ -191,3 +191,18 @@ def test_many_agents_get_the_same_next_nodes_as_single_plans():
             assert following == -1
             continue
         assert following == (goal if node == goal else path[1])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 7), st.booleans())
+def test_the_compiled_filter_keeps_the_same_edges(seed, k, ties):
+    def kept() -> list[bool]:
+        memory = build(80, seed, ties, k=k)
+        for row in range(60, 70):
+            memory.add(row, episode=1)
+            memory._graph.in_filter()
+        return memory._graph.in_filter().tolist()
+
+    with pytest.MonkeyPatch.context() as patch:
+        plain = kept()
+        patch.setattr(graph, "_MANY", 0)
+        assert kept() == plain
