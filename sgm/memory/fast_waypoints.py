@@ -17,6 +17,7 @@ from .distance import Distance, Floats, between, paired
 from .graph import Graph
 from .nodes import Nodes
 
+OVER = ("all", "neighbours")
 _WITNESSES = 3  # nodes kept for each waypoint that told it apart from where an agent was
 _PROOF_WORTH = 8  # checks of a waypoint against all nodes after which proofs about it pay
 _MANY = 4096  # nodes from which on the neighbours of a waypoint are asked before all
@@ -42,15 +43,23 @@ class WaypointTest:
         self._rows: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
         self._checks: Ints = np.empty(0, np.int64)
         self._telling: dict[tuple[int, float], Ints] = {}
+        self._known_neighbours: dict[tuple[int, bool], tuple[Ints, Floats]] = {}
+        self._version = -1  # of the graph that has these neighbours
 
-    def __call__(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
-        """(n, e) states and (n,) waypoint nodes to (n,) bool."""
+    def __call__(
+        self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float, nearby: bool = False
+    ) -> Bools:
+        """(n, e) states and (n,) waypoint nodes to (n,) bool; `nearby`: only neighbours of the waypoints are asked."""
         self._refresh(distance)
         limit = np.float32(cutoff)
         standing = self._nodes.embedding
         steps = paired(distance, states, standing[waypoints])
         left = np.flatnonzero(np.abs(steps - self._steps_to_itself(distance, waypoints)) < limit)
         result = np.zeros(len(states), np.bool_)
+        if nearby:
+            if len(left):
+                result[left] = ~self._told_apart_nearby(distance, states[left], waypoints[left], limit, kept=True)
+            return result
         if len(left) and getattr(distance, "triangle", False) is True:
             back = paired(distance, standing[waypoints[left]], states[left])
             result[left] = proven = np.maximum(steps[left], back) < (1 - _ROUNDING) * limit
@@ -74,21 +83,39 @@ class WaypointTest:
             steps[missing] = self._to_itself[waypoints[missing]] = paired(distance, chosen, chosen)
         return steps
 
-    def _told_apart_nearby(self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32) -> Bools:
-        """Which claims the neighbours of the waypoints in the graph refute."""
-        standing, graph = self._nodes.embedding, self._graph
-        after, one = graph.out_of().of(waypoints)
-        before, other = graph.into().of(waypoints)
-        node = np.concatenate([graph.target.values[after], graph.source.values[before]])
-        owner = np.concatenate([one, other])
-        gaps = np.abs(
-            paired(distance, states[owner], standing[node])
-            - paired(distance, standing[waypoints[owner]], standing[node])
-        )
-        telling = np.flatnonzero(gaps >= limit)
+    def _told_apart_nearby(
+        self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32, kept: bool = False
+    ) -> Bools:
+        """Which claims the neighbours of the waypoints in the graph refute; `kept`: those over edges in the filter."""
+        found = [self._neighbours(distance, waypoint, kept) for waypoint in waypoints.tolist()]
+        node, theirs = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        owner = np.repeat(np.arange(len(found)), [len(nodes) for nodes, _ in found])
         told = np.zeros(len(states), np.bool_)
-        told[owner[telling]] = True
+        if len(node):
+            ours = paired(distance, states[owner], self._nodes.embedding[node])
+            told[owner[np.abs(ours - theirs) >= limit]] = True
         return told
+
+    def _neighbours(self, distance: Distance, waypoint: int, kept: bool) -> tuple[Ints, Floats]:
+        """The neighbours of a waypoint, and the steps from it to them."""
+        graph = self._graph
+        if self._version != graph.version:
+            self._known_neighbours.clear()
+            self._version = graph.version
+        known = self._known_neighbours.get((waypoint, kept))
+        if known is None:
+            after, before = graph.out_of().at(waypoint), graph.into().at(waypoint)
+            if kept:
+                passing = graph.in_filter()
+                after, before = after[passing[after]], before[passing[before]]
+            nodes = np.unique(np.concatenate([graph.target.values[after], graph.source.values[before]]))
+            standing = self._nodes.embedding
+            own = np.broadcast_to(standing[waypoint], (len(nodes), standing.shape[1]))
+            known = self._known_neighbours[waypoint, kept] = (
+                nodes.astype(np.int64),
+                paired(distance, own, standing[nodes]),
+            )
+        return known
 
     def _widest_gaps(
         self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float

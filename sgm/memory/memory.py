@@ -30,7 +30,7 @@ from .consolidate import consolidate
 from .criteria import within as is_within
 from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, far_of, paired
 from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
-from .fast_waypoints import WaypointTest
+from .fast_waypoints import OVER, WaypointTest
 from .given import OF_THE_DATA, unpack
 from .graph import Edges, Graph
 from .load_checks import check_distance, check_names, check_settings
@@ -498,14 +498,34 @@ class SparseGraphicalMemory:
         return localise.nearest(steps(observations, embedded=embedded))
 
     @takes_turns
-    def reached(self, observations: Any, waypoints: ArrayLike, cutoff: float = 1.0, *, embedded: bool = False) -> Bools:
-        """Whether ‖d(s, ·) − d(w, ·)‖∞ over the memory is under `cutoff`: (n, ...) and (n,) node ids to (n,) bool."""
+    def reached(
+        self,
+        observations: Any,
+        waypoints: ArrayLike,
+        cutoff: float = 1.0,
+        *,
+        over: str = "all",
+        embedded: bool = False,
+    ) -> Bools:
+        """Whether ‖d(s, ·) − d(w, ·)‖∞ is under `cutoff`: (n, ...) observations and (n,) node ids to (n,) bool.
+
+        Args:
+            observations: where agents are.
+            waypoints: nodes they go to.
+            cutoff: steps.
+            over: the nodes that are asked: "all" of the memory (the paper's), or the waypoint and its "neighbours": the
+                k nearest successors it has and the nodes it is one of, removed edges included. These are a few
+                distances instead of as many as there are nodes, and pass a little more often.
+            embedded: observations are embedded already, see `embed`.
+        """
+        if over not in OVER:
+            raise InputError(f"over is {over!r}: expected one of {', '.join(map(repr, OVER))}")
         embedding = self._embedding(observations, embedded)
         waypoints = self._node_ids(waypoints, "waypoints")
         if waypoints.shape != (len(embedding),):
             raise InputError(f"waypoints has shape {waypoints.shape}: expected one node for each of {len(embedding)}")
         cutoff = number("cutoff", cutoff, high=MOST_STEPS) if cutoff != math.inf else cutoff
-        return self._waypoint_test(self.distance, embedding, waypoints, cutoff)
+        return self._waypoint_test(self.distance, embedding, waypoints, cutoff, nearby=over != "all")
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
         """What a controller is sent to: (n,) nodes' observations if they are kept, else their embeddings."""
