@@ -31,18 +31,19 @@ from .consolidate import consolidate
 from .criteria import within as is_within
 from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, far_of, paired
 from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
-from .fast_waypoints import WaypointTest
+from .fast_waypoints import OVER, WaypointTest
 from .given import OF_THE_DATA, unpack
 from .graph import Edges, Graph
 from .load_checks import check_distance, check_names, check_settings
 from .lock import WriterLock, real_path
 from .nodes import Nodes
 from .plan import Plan
-from .planner import Near, Planner, Tree, checked_mode
+from .planner import MANY, Near, Planner, Tree, checked_mode
 from .policies import POLICIES, CleanupPolicy, Evidence, ForeignPolicy, make_policy, policy_from_dict
 from .prune import without
 from .read import Contents, read
 from .schema import form_of
+from .search import Search
 from .settings import MOST_STEPS, Settings, number, off_is_infinite, shortened, whole
 from .stats import ENOUGH_TO_JUDGE, Stats, as_html, look_at, measure
 from .turns import takes_turns
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from sgm.inspector.notebook import Page
 
 Path_ = str | os.PathLike[str]
+_SHARE_TO_JUDGE = 0.1  # of all observations that a batch must have for the whole graph to be looked at
 
 
 class SparseGraphicalMemory:
@@ -146,7 +148,7 @@ class SparseGraphicalMemory:
         self._log = log
         self._builder = Builder(nodes, graph, log, settings, tail)
         self._planner = Planner(graph, self.policy)
-        self._waypoint_test = WaypointTest(nodes)
+        self._waypoint_test = WaypointTest(nodes, graph)
         self._cleanup = Cleanup(graph, self._planner, self.policy, log, self._builder, records)
         self._loaded_fingerprint: str | None = None
         self._made_with: dict[str, Any] | None = None
@@ -320,8 +322,8 @@ class SparseGraphicalMemory:
     ) -> ExtendReport:
         """Take in a batch of observations, in order, in a single pass; all of it or, on an error, nothing.
 
-        From 200 observations on, a `MemoryWarning` says what to try if hardly any were merged, if there are no edges,
-        or if the largest strongly connected component has less than half of the nodes.
+        From 200 observations on, a tenth of all so far, a `MemoryWarning` says what to try if hardly any were merged,
+        if there are no edges, or if the largest strongly connected component has less than half of the nodes.
 
         Args:
             observations: (n, ...) as the distance's `embed` takes them, or an `sgm.Experience`, whose achieved goals
@@ -362,7 +364,7 @@ class SparseGraphicalMemory:
                 raise
         if whole_episodes and episodes is not None:
             self._measure_single_steps(observations, episodes)
-        if total >= ENOUGH_TO_JUDGE:
+        if total >= max(ENOUGH_TO_JUDGE, _SHARE_TO_JUDGE * len(self._nodes.assignment)):
             self._warn()
         return report
 
@@ -510,18 +512,40 @@ class SparseGraphicalMemory:
     def localise(self, observations: Any, *, as_goals: bool = False, embedded: bool = False) -> Near:
         """The nearest node of each observation and its distance: d(s, ·), or d(·, g) for goals; (n,) and (n,)."""
         self._require_nodes()
+        if (search := self._search()) is not None:
+            return search.nearest(self._embedding(observations, embedded), outgoing=not as_goals)
         steps = self.steps_from_nodes if as_goals else self.steps_to_nodes
         return localise.nearest(steps(observations, embedded=embedded))
 
     @takes_turns
-    def reached(self, observations: Any, waypoints: ArrayLike, cutoff: float = 1.0, *, embedded: bool = False) -> Bools:
-        """Whether ‖d(s, ·) − d(w, ·)‖∞ over the memory is under `cutoff`: (n, ...) and (n,) node ids to (n,) bool."""
+    def reached(
+        self,
+        observations: Any,
+        waypoints: ArrayLike,
+        cutoff: float = 1.0,
+        *,
+        over: str = "all",
+        embedded: bool = False,
+    ) -> Bools:
+        """Whether ‖d(s, ·) − d(w, ·)‖∞ is under `cutoff`: (n, ...) observations and (n,) node ids to (n,) bool.
+
+        Args:
+            observations: where agents are.
+            waypoints: nodes they go to.
+            cutoff: steps.
+            over: the nodes that are asked: "all" of the memory (the paper's), or the waypoint and its "neighbours": the
+                k nearest successors it has and the nodes it is one of, removed edges included. These are a few
+                distances instead of as many as there are nodes, and pass a little more often.
+            embedded: observations are embedded already, see `embed`.
+        """
+        if over not in OVER:
+            raise InputError(f"over is {over!r}: expected one of {', '.join(map(repr, OVER))}")
         embedding = self._embedding(observations, embedded)
         waypoints = self._node_ids(waypoints, "waypoints")
         if waypoints.shape != (len(embedding),):
             raise InputError(f"waypoints has shape {waypoints.shape}: expected one node for each of {len(embedding)}")
         cutoff = number("cutoff", cutoff, high=MOST_STEPS) if cutoff != math.inf else cutoff
-        return self._waypoint_test(self.distance, embedding, waypoints, cutoff)
+        return self._waypoint_test(self.distance, embedding, waypoints, cutoff, nearby=over != "all")
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
         """What a controller is sent to: (n,) nodes' observations if they are kept, else their embeddings."""
@@ -545,8 +569,23 @@ class SparseGraphicalMemory:
                 math.inf: to any node, as the authors' code does.
         """
         within = self._reach(by, within)
+        if (plan := self._plan_through_index(start, goal, by, within)) is not None:
+            return plan
         starts, goals = self._attachments(batch_of_one(start), batch_of_one(goal))
         return self._plan_rows(starts[0], goals[0], by, within)
+
+    @takes_turns
+    def prepare_plans(self, *, by: str = "distance") -> None:
+        """Do now what one of the next plans on a large graph would take the time for, in seconds for 100,000 nodes.
+
+        From 16,384 nodes on, with the extra `fast`, plans are searched for with landmarks, which are chosen once and
+        kept while edges are tried, removed and added. On smaller graphs there is nothing to prepare.
+
+        Args:
+            by: see `plan`.
+        """
+        self._require_nodes()
+        self._planner.prepare(checked_mode(by))
 
     @takes_turns
     def plan_many(
@@ -631,7 +670,7 @@ class SparseGraphicalMemory:
         following = np.full(len(at), -1)
         for goal in np.unique(to):
             mine = to == goal
-            following[mine] = np.maximum(self._planner.tree(int(goal), by).next[at[mine]], -1)
+            following[mine] = self._planner.following(at[mine], int(goal), by)
         return np.where(at == to, to, following)
 
     @takes_turns
@@ -962,6 +1001,21 @@ class SparseGraphicalMemory:
         if count(starts) != count(goals):
             raise InputError(f"got {count(starts)} starts and {count(goals)} goals: expected as many of each")
         return self.steps_to_nodes(starts), self.steps_from_nodes(goals)
+
+    def _search(self) -> Search | None:
+        """How to find near nodes without asking for every node; None where there are few, or the distance says not."""
+        return self._builder.search(self.distance) if len(self) >= MANY else None
+
+    def _plan_through_index(self, start: Any, goal: Any, by: str, within: float | None) -> Plan | None:
+        """A plan between the nearest nodes, where they can be searched for; None if there is no path between them."""
+        if self._search() is None:
+            return None
+        first, last = self.localise(batch_of_one(start)), self.localise(batch_of_one(goal), as_goals=True)
+        self._refuse_clipped(first.distance, last.distance, within)
+        ends = int(first.node[0]), int(last.node[0])
+        if not self._planner.reaches(*ends, by):
+            return None
+        return self._plan_between(*ends, by, float(first.distance[0]), float(last.distance[0]))
 
     def _reach(self, by: str, within: float | None) -> float | None:
         """Check how to plan; `within` as steps that a distance can have."""
