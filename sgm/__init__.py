@@ -30,7 +30,8 @@ from .memory import (
 )
 
 if TYPE_CHECKING:
-    from .navigation import Evaluation, Navigator, cleanup, collect, evaluate
+    from .distributed import cleanup, collect
+    from .navigation import Evaluation, Navigator, evaluate
 
 __version__ = "0.1.0"
 
@@ -75,10 +76,12 @@ __all__ = [
     "evaluate",
 ]
 
-_NAVIGATION = ("Evaluation", "Navigator", "cleanup", "collect", "evaluate")  # imported when asked for, with Gymnasium
+# Imported when asked for, with Gymnasium.
+_LATER = dict.fromkeys(("Evaluation", "Navigator", "evaluate"), ".navigation")
+_LATER |= dict.fromkeys(("cleanup", "collect"), ".distributed")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAVIGATION:
-        return getattr(importlib.import_module(".navigation", __name__), name)
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
-import numpy as np
 
 import sgm
 from sgm import data as sources
 from sgm.benchmarks.seeds import Purpose, seed_for
-from sgm.data.experience import OF_EACH_OBSERVATION
+from sgm.data.experience import joined
 from sgm.data.images import empty_folders
 
 from .environment import make_env
@@ -171,17 +170,3 @@ def _collect_part(
         progress=progress,
     )
     return dataclasses.replace(data, source=f"gym:{name}, random actions held for {hold} steps")
-
-
-def joined(parts: list[sgm.Experience]) -> sgm.Experience:
-    """The episodes of all parts, in order."""
-    if len(parts) == 1:
-        return parts[0]
-    numbers = np.cumsum([0, *(int(part.episodes[-1]) + 1 for part in parts)])
-    episodes = np.concatenate([part.episodes + first for part, first in zip(parts, numbers, strict=False)])
-    columns = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("observations", "steps", *OF_EACH_OBSERVATION)
-        if getattr(parts[0], name) is not None
-    }
-    return sgm.Experience(episodes=episodes, source=parts[0].source, **columns)
