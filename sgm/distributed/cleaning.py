@@ -129,12 +129,10 @@ class CleanupWorker:
 
     def leave(self) -> None:
         """Write what the owner may not have taken in to a file beside the memory's; this worker ends now."""
-        if self.outbox is None:
-            return
-        with self._lock:
-            batches = [*self._kept, *([self._packed()] if self._source else [])]
-            if batches:
-                write_batches(evidence_file(self.outbox, self.name), batches)
+        self._lock.acquire()  # for good: what is tried from now on nobody would know of
+        batches = [*self._kept, *([self._packed()] if self._source else [])]
+        if self.outbox is not None and batches:
+            write_batches(evidence_file(self.outbox, self.name), batches)
 
     def close(self) -> None:
         """Stop simulators."""
@@ -193,6 +191,8 @@ class Crew:
         owner: of the memory.
         pool: the workers.
     """
+
+    kind: type[CleanupWorker] = CleanupWorker  # what a worker is
 
     def __init__(
         self,
@@ -345,7 +345,7 @@ class Crew:
         self._versions[number] = self.owner.version
         agent, look = self.navigator, self.navigator.look
         return functools.partial(
-            CleanupWorker,
+            self.kind,
             agent=copy.deepcopy(agent) if self._here else agent,
             make_env=self._make_env,
             look=None if look is None else getattr(look, "__name__", _LOOK),

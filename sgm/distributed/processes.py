@@ -202,7 +202,7 @@ class _Post:
 
     def __init__(self) -> None:
         self.worker: Worker | None = None
-        self._once = threading.Lock()
+        self._leaving, self._left = threading.Lock(), False
 
     def watch(self, owner: Any) -> None:
         """End this process, whatever it is doing, when the owner's has ended."""
@@ -211,9 +211,11 @@ class _Post:
         os._exit(1)
 
     def leave(self) -> None:
-        if self._once.acquire(blocking=False) and self.worker is not None:
-            with contextlib.suppress(Exception):
-                self.worker.leave()
+        with self._leaving:  # who comes second waits until everything is left behind
+            if not self._left and self.worker is not None:
+                with contextlib.suppress(Exception):
+                    self.worker.leave()
+            self._left = True
 
     def close(self) -> None:
         if self.worker is not None:

@@ -20,7 +20,7 @@ PATIENCE = 5.0  # seconds that workers have to close their environments
 
 
 class RayBackend:
-    """Starts an actor for each worker, on the cluster that `ray start` or RAY_ADDRESS names, or else on one of its own."""
+    """Starts an actor for each worker, on the cluster that there is, or else on one of its own."""
 
     def __init__(self, workers: int = 1) -> None:
         """Connect to the cluster, or start one on this machine, which ends with `close`."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 from pathlib import Path
 
 import numpy as np
 
 import sgm
+from sgm.distributed.cleaning import CleanupWorker, Crew
 from sgm.envs.point.env import PointMazeVectorEnv
 from sgm.envs.point.mazes import load_maze
 from sgm.navigation import Navigator
@@ -67,10 +69,6 @@ ENV = functools.partial(make_env, 4)
 HOW = {"episode_steps": 60, "options": {"uniform": True}}
 
 
-class Breaking:
-    """Environments that fail or kill their process when a file says so, or after so many steps."""
-
-
 def raising_env():
     raise RuntimeError("no display")
 
@@ -109,10 +107,67 @@ def dying_env(tokens, chance=0.05):
 
 class HangingEnv(PointMazeVectorEnv):
     def step(self, actions):
-        import time
-
         time.sleep(3600)
 
 
 def hanging_env():
     return HangingEnv(2, MAZE, autoreset_mode="Disabled", max_episode_steps=None)
+
+
+class JournalingWorker(CleanupWorker):
+    """Writes down every try in a file of its own when it is made, before anybody else knows of it."""
+
+    def __init__(self, *, how, **more):
+        how = dict(how)
+        folder = Path(how.pop("journal"))
+        self.journal = open(folder / f"{more['name']}.txt", "a", buffering=1)  # noqa: SIM115 (closed with the process)
+        (folder / f"{os.getpid()}.pid").touch()
+        super().__init__(how=how, **more)
+
+    def _note(self, edges, reached):
+        # Under the lock: what is in the journal is what `leave` finds.
+        with self._lock:
+            for source, target in edges:
+                self.journal.write(f"{source} {target} {int(reached)}\n")
+                self._source.append(source)
+                self._target.append(target)
+                self._reached.append(reached)
+
+
+class JournalingCrew(Crew):
+    """Notes the batches that its owner took in, and keeps the journals of its workers in a folder."""
+
+    kind = JournalingWorker
+
+    def __init__(self, navigator, make_env, folder, **how):
+        self.taken = []
+        super().__init__(navigator, make_env, journal=str(folder), **how)
+        take = self.owner.take
+        self.owner.take = lambda batch: (self.taken.append(batch), take(batch))[1]
+
+
+def journal(path):
+    """The tries of a worker, (u, v, reached) each; a line that a kill cut short does not count."""
+    lines = [line.split() for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    return [(int(u), int(v), bool(int(reached))) for u, v, reached in lines]
+
+
+def journals(folder):
+    """Of all workers, by name."""
+    return {path.stem: journal(path) for path in Path(folder).glob("*-*.txt")}
+
+
+def tries(memory):
+    """The tries that a memory's events tell of, in order."""
+    _, _, source, target, kind, _ = memory.events()
+    known = np.isin(kind, ("reached", "failed"))
+    rows = zip(source[known].tolist(), target[known].tolist(), (kind[known] == "reached").tolist(), strict=True)
+    return list(rows)
+
+
+def replayed(memory):
+    """A memory as it was built, given the same tries one by one."""
+    fresh = build(policy=memory.policy)
+    for u, v, reached in tries(memory):
+        fresh.record(u, v, reached)
+    return fresh
