@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -76,10 +76,42 @@ def collect_by_workers(
             f"env is {make_env!r}: with workers give a function that makes an environment, for each worker has its own"
         )
     parts = divided(whole("steps", steps, 1), workers, whole("seed", seed, 0))
+    timeout = _DAY if timeout is None else timeout
+    found = collect_parts(make_env, parts, len(parts), backend, progress=progress, timeout=timeout, how=how)
+    done = {part.number: data for part, data in found}
+    return joined([data for _, data in sorted(done.items())])
+
+
+def collect_parts(
+    make_env: Callable[[], Any],
+    parts: Sequence[Part],
+    workers: int,
+    backend: Any,
+    *,
+    how: dict[str, Any],
+    progress: bool = True,
+    timeout: float = _DAY,
+) -> Iterator[tuple[Part, Experience]]:
+    """The experience of each part, as soon as it is there.
+
+    Args:
+        make_env: makes an environment in each worker.
+        parts: what to collect.
+        workers: how many.
+        backend: where they run.
+        how: further arguments of `sgm.navigation.collect`.
+        progress: show a progress bar.
+        timeout: seconds that a worker may take for a part.
+    """
     worker = functools.partial(CollectWorker, make_env=make_env, how=how)
-    pool = Pool(lambda _: worker, len(parts), backend, timeout=_DAY if timeout is None else timeout)
-    with contextlib.closing(pool), progress_bar(shown=progress, total=steps, desc="collect", unit="step") as bar:
-        return joined([done for _, done in sorted(_collected(pool, parts, bar).items())])
+    total = sum(part.steps for part in parts)
+    with (
+        contextlib.closing(Pool(lambda _: worker, workers, backend, timeout=timeout)) as pool,
+        progress_bar(shown=progress, total=total, desc="collect", unit="step", leave=False) as bar,
+    ):
+        for part, data in _collected(pool, list(parts)):
+            bar.update(part.steps)
+            yield part, data
 
 
 def divided(steps: int, parts: int, seed: int) -> list[Part]:
@@ -92,17 +124,16 @@ def divided(steps: int, parts: int, seed: int) -> list[Part]:
     ]
 
 
-def _collected(pool: Pool, parts: list[Part], bar: Any) -> dict[int, Experience]:
-    """The experience of each part by its number; what a dead worker had begun is done again by another."""
-    waiting, done = list(parts), dict[int, Experience]()
-    while len(done) < len(parts):
+def _collected(pool: Pool, waiting: list[Part]) -> Iterator[tuple[Part, Experience]]:
+    """What workers collect; what a dead worker had begun is done again by another."""
+    left = len(waiting)
+    while left:
         for member, answer in pool.wait():
             if answer is None and member.task is not None:
                 waiting.insert(0, member.task)
             elif isinstance(answer, tuple) and not isinstance(answer, Ready):
-                part, done[answer[0].number] = answer
-                bar.update(part.steps)
+                left -= 1
+                yield answer
         for member in pool.members:
             if member.num_envs and member.task is None and waiting:
                 pool.ask(member, waiting[0], waiting.pop(0))
-    return done
