@@ -35,6 +35,7 @@ from .given import OF_THE_DATA, unpack
 from .graph import Edges, Graph
 from .load_checks import check_distance, check_names, check_settings, checked_workers
 from .lock import WriterLock, real_path
+from .merge import MergeReport, check_mergeable, merge
 from .nodes import Nodes
 from .plan import Plan
 from .planner import Near, Planner, Tree, checked_mode
@@ -425,6 +426,42 @@ class SparseGraphicalMemory:
         if given.whole_episodes:
             memory._measure_single_steps(given.observations, np.asarray(given.episode))
         return memory
+
+    @takes_turns
+    def merge(self, other: SparseGraphicalMemory, *, progress: bool = False) -> MergeReport:
+        """Take in another memory of the same distance, with its tries and attributes; all of it or nothing.
+
+        Each node of the other is merged into a node or becomes one by the rule that observations are, as if the
+        observations that these nodes keep were given to `extend`; the observations of the other follow those of this
+        memory in `assignment`. Its episodes join nodes in time, as they did there. Its tries are recorded here, in
+        their order, so that this memory's policy decides what they lead to; an edge that was removed there by hand, and
+        was never tried, is removed. The other memory stays as it is.
+
+        Args:
+            other: with the same criterion, thresholds, MaxDist, scope and features; its distance must have the same
+                fingerprint, or say the same of its edges. Where this memory keeps observations, so must it.
+            progress: show a progress bar.
+        """
+        check_mergeable(self, other)
+        self._require_writable()
+        self._require_features()
+        self._cleanup.make_room(self._store)
+        undo, records, keep = self._builder.mark(), self.records, self._log.keep
+        self._cleanup.before, self._log.keep = {}, None
+        with other._turn, progress_bar(shown=progress, total=len(other), desc="merge", unit="node") as bar:
+            try:
+                report = merge(self, other, undo, bar)
+                self._log.keep = keep
+                if self._store:
+                    self._store.write_batch(self._builder, undo, self._meta())
+            except BaseException:
+                if self._store is None or not self._store.wrote(undo):
+                    self._cleanup.put(self._cleanup.before, records)
+                    self._builder.back_to(undo)
+                raise
+            finally:
+                self._cleanup.before, self._log.keep = None, keep
+        return report
 
     @takes_turns
     def filter(self, k: int | None) -> None:
