@@ -16,6 +16,7 @@ import importlib.util
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from sgm.distributed import Crew
 from sgm.distributed.messages import Batch
 from sgm.distributed.owner import Owner
 from sgm.distributed.pool import Pool
+from sgm.errors import MemoryWarning
 from sgm.navigation import Cleaner
 from speed.report import Report
 
@@ -74,18 +76,20 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few steps of PointEnv, to see that it runs")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of each worker (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="times that all is measured (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, default=10_000, help="training of PointEnv (default: %(default)s)")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="how many (default: 1 2 4 8)")
     parser.add_argument("--worlds", nargs="+", default=["point", "safety"], choices=["point", "safety"])
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out, also if it is installed")
     options = parser.parse_args()
     if options.quick:
         options.steps, options.repeats, options.workers, options.worlds = 400, 1, [1, 2], ["point"]
+        options.iterations = 200
     ray = not (options.quick or options.no_ray) and importlib.util.find_spec("ray") is not None
     report = Report("speed.distributed")
     backends = ["multiprocessing", *(["ray"] if ray else [])]
-    with _cluster(ray), tempfile.TemporaryDirectory() as folder, one_thread():
+    with _cluster(ray), tempfile.TemporaryDirectory() as folder:
         for name in options.worlds:
-            with WORLDS[name](Path(folder), options.quick) as world:
+            with WORLDS[name](Path(folder), options.iterations) as world, one_thread():
                 _cleanup(report, world, backends, options)
         _capacity(report, Path(folder), backends, 30 if options.quick else 1_000)
     if options.out:
@@ -281,19 +285,20 @@ def _plane(path: Path | None) -> sgm.SparseGraphicalMemory:
 
 
 @contextlib.contextmanager
-def _point(_folder: Path, quick: bool) -> Iterator[World]:
+def _point(_folder: Path, iterations: int) -> Iterator[World]:
     from sgm.controllers.d3pg import Actor
     from sgm.distances.sorb import DistributionalDistance
     from sgm.navigation import agents
     from speed.navigation import UNIFORM, buffer, trained
 
-    networks = trained(200 if quick else 30_000)
-    distance, robots = DistributionalDistance(networks), 10 if quick else 50
-    seen = buffer(200 if quick else 2_000, seed=1)
+    networks, robots = trained(iterations), 50
+    distance, seen = DistributionalDistance(networks), buffer(1_000, seed=1)
 
     def agent() -> Any:
         memory = sgm.SparseGraphicalMemory(distance, **_SGM)
-        memory.extend(seen)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MemoryWarning)  # after little training it is no good
+            memory.extend(seen)
         return agents.sgm(memory, Actor(networks), clean=True)
 
     yield World("PointEnv", agent, functools.partial(_mazes, robots), robots, {"options": UNIFORM})
@@ -309,7 +314,7 @@ def _mazes(robots: int) -> Any:
 
 
 @contextlib.contextmanager
-def _safety(folder: Path, _quick: bool) -> Iterator[World]:
+def _safety(folder: Path, _iterations: int) -> Iterator[World]:
     from sgm.benchmarks.safety.benchmark import BENCHMARK, CLEANUP_EPISODE
     from sgm.benchmarks.safety.settings import SafetySettings
 

@@ -120,7 +120,8 @@ def test_evidence_and_its_number_are_written_together_or_not_at_all(tmp_path, mo
         Faulty.left = -1
         with build(tmp_path / f"{after}{place}.sgm") as memory:
             Faulty.left, Faulty.after = place, after
-            with contextlib.suppress(sgm.StoreError), warnings.catch_warnings(action="ignore"):
+            with contextlib.suppress(sgm.StoreError), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
                 take(memory, one)
             Faulty.left = -1
             assert (memory._applied.get(one.worker, 0) == 1) == (memory.records == 5)
