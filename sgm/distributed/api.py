@@ -21,6 +21,7 @@ from sgm.navigation.rollout import Env
 
 from .cleaning import Crew, made_env
 from .collecting import collect_by_workers
+from .owner import Owner
 from .pool import TIMEOUT
 
 MakeEnv = Callable[[], Env]
@@ -70,6 +71,8 @@ def cleanup(
     """
     how: dict[str, Any] = {"options": options, "goals": goals, "episode_steps": episode_steps}
     if whole("workers", workers, 1) == 1 and backend != "ray":
+        if isinstance(navigator, Navigator) and navigator.memory._applied:
+            Owner(navigator.memory).close()  # takes in what workers of a dead owner have left behind
         with _environment(env) as made:
             return navigation.cleanup(navigator, made, steps, seed=seed, recorder=recorder, progress=progress, **how)
     if recorder is not None:

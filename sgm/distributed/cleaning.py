@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from sgm.errors import InputError
+from sgm.errors import InputError, WorkerError
 from sgm.memory.follow import Changes, Follower
 from sgm.memory.settings import whole
 from sgm.navigation import Cleaner, CleanupReport, Navigator
@@ -328,10 +328,10 @@ class Crew:
 
     @contextlib.contextmanager
     def _ending_well(self, work: _Work) -> Iterator[None]:
-        """After Ctrl-C, take in what workers have sent or are about to send."""
+        """After Ctrl-C or the failure of a worker, take in what workers have sent or are about to send."""
         try:
             yield
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, WorkerError):
             for member, answer in [] if self._here else self.pool.wait_briefly(GOODBYE):
                 if isinstance(answer, Batch):
                     work.waiting.append((member.number, answer))

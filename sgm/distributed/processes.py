@@ -24,6 +24,7 @@ from .backends import Ended, MakeWorker
 from .messages import Failed, Ready, Worker, failure, version_problem
 
 PATIENCE = 5.0  # seconds that a worker has to end by itself
+_FITS = 1 << 15  # bytes that a pipe takes although nobody reads
 # Workers share the machine's cores; numerical libraries that each want all of them get in each other's way.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -89,12 +90,21 @@ class _Process:
                 self.process.start()
         finally:
             theirs.close()
-        with contextlib.suppress(OSError):  # if it died already, its answer says so
-            self.pipe.send((sgm.__version__, make))
+        self._sending: threading.Thread | None = None
+        self.ask((sgm.__version__, make))
 
     def ask(self, request: Any) -> None:
-        with contextlib.suppress(OSError):
-            self.pipe.send(request)
+        data = pickle.dumps(request)
+        if len(data) < _FITS:
+            self._send(data)
+            return
+        # One that has stopped reading is waited for by nobody but a thread.
+        self._sending = threading.Thread(target=self._send, args=(data,), daemon=True)
+        self._sending.start()
+
+    def _send(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # if it died already, its answer says so
+            self.pipe.send_bytes(data)
 
     def answer(self) -> Any:
         try:
@@ -105,8 +115,8 @@ class _Process:
 
     def say_goodbye(self) -> None:
         """Tell it to end, and wait for nothing."""
-        with contextlib.suppress(OSError, ValueError):
-            self.pipe.send(None)
+        if not self.pipe.closed and not (self._sending and self._sending.is_alive()):
+            self._send(pickle.dumps(None))
 
     def stop(self) -> None:
         if self.pipe.closed:
