@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few steps of PointEnv, to see that it runs")
     parser.add_argument("--steps", type=int, default=10_000, help="steps of each worker (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=3, help="times that all is measured (default: %(default)s)")
-    parser.add_argument("--iterations", type=int, default=10_000, help="training of PointEnv (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, default=30_000, help="training of PointEnv (default: %(default)s)")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="how many (default: 1 2 4 8)")
     parser.add_argument("--worlds", nargs="+", default=["point", "safety"], choices=["point", "safety"])
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out, also if it is installed")

@@ -64,6 +64,7 @@ class Pool:
         self.backend: Backend = make_backend(backend, workers)
         self.members: list[Member] = []
         self.died = self._next = self._deaths_in_a_row = 0
+        self._error: WorkerError | None = None
         self._most_deaths = 3 * workers + 3
         atexit.register(self.close)  # before multiprocessing waits for its processes
         try:
@@ -84,11 +85,14 @@ class Pool:
         Its `task` is then what was not done.
         """
         while True:
+            if self._error is not None:
+                raise self._error
             waited = [member for member in self.members if member.waited_for]
             if not waited:
                 raise WorkerError("no worker has anything to do, and the work is not done")
             found = self.backend.wait([member.handle for member in waited], _LOOK)
             answers = [(member, self._answer(member)) for member in waited if member.handle in found]
+            answers = [(member, answer) for member, answer in answers if not isinstance(answer, Failed)]
             for member in waited:
                 if member.handle not in found and time.monotonic() - member.since > self.timeout:
                     self._give_up(member)
@@ -132,8 +136,9 @@ class Pool:
         except Ended as ended:
             self._replace(member, str(ended))
             return None
-        if isinstance(answer, Failed):
-            raise WorkerError(f"worker {member.number}: {answer.text}")
+        if isinstance(answer, Failed):  # told when what the others have answered is taken in
+            self._error = self._error or WorkerError(f"worker {member.number}: {answer.text}")
+            return answer
         if isinstance(answer, Ready):
             member.num_envs = answer.num_envs
             return answer

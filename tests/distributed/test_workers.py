@@ -171,6 +171,23 @@ def test_errors_of_environments_are_told_in_one_sentence(env, words):
         sgm.collect(env, 100, workers=2, backend="in-process", progress=False)
 
 
+def test_what_others_have_sent_is_kept_when_a_worker_fails():
+    class AllAtOnce(InProcess):
+        def wait(self, handles, timeout):
+            return list(handles)
+
+    made = []
+
+    def make():
+        made.append(make_env(4) if not made else env_that_raises())
+        return made[-1]
+
+    memory = build()
+    with pytest.raises(WorkerError, match="worker 1: ValueError: the simulator broke"):
+        sgm.cleanup(agent(memory), make, 2000, workers=2, backend=AllAtOnce(), progress=False, **HOW)
+    assert memory.records == len(tries(memory)) > 0
+
+
 def test_what_cannot_be_sent_is_named_and_a_way_out_is_given():
     with pytest.raises(sgm.InputError, match=r"make_env cannot be sent .*no lambda"):
         sgm.cleanup(agent(build()), lambda: make_env(), 100, workers=2, progress=False, **HOW)
