@@ -34,8 +34,9 @@ from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
 from .fast_waypoints import OVER, WaypointTest
 from .given import OF_THE_DATA, unpack
 from .graph import Edges, Graph
-from .load_checks import check_distance, check_names, check_settings
+from .load_checks import check_distance, check_names, check_settings, checked_workers
 from .lock import WriterLock, real_path
+from .merge import MergeReport, check_mergeable, merge
 from .nodes import Nodes
 from .plan import Plan
 from .planner import MANY, Near, Planner, Tree, checked_mode
@@ -152,6 +153,7 @@ class SparseGraphicalMemory:
         self._cleanup = Cleanup(graph, self._planner, self.policy, log, self._builder, records)
         self._loaded_fingerprint: str | None = None
         self._made_with: dict[str, Any] | None = None
+        self._applied: dict[str, int] = {}  # the last batch of evidence taken in from each worker, see _record_batch
         self._store: store.Store | None = None
         self._read_only = ""  # why nothing may be changed, if so
         self._turn = threading.RLock()
@@ -448,6 +450,42 @@ class SparseGraphicalMemory:
         return memory
 
     @takes_turns
+    def merge(self, other: SparseGraphicalMemory, *, progress: bool = False) -> MergeReport:
+        """Take in another memory of the same distance, with its tries and attributes; all of it or nothing.
+
+        Each node of the other is merged into a node or becomes one by the rule that observations are, as if the
+        observations that these nodes keep were given to `extend`; the observations of the other follow those of this
+        memory in `assignment`. Its episodes join nodes in time, as they did there. Its tries are recorded here, in
+        their order, so that this memory's policy decides what they lead to; an edge that was removed there by hand, and
+        was never tried, is removed. The other memory stays as it is.
+
+        Args:
+            other: with the same criterion, thresholds, MaxDist, scope and features; its distance must have the same
+                fingerprint, or say the same of its edges. Where this memory keeps observations, so must it.
+            progress: show a progress bar.
+        """
+        check_mergeable(self, other)
+        self._require_writable()
+        self._require_features()
+        self._cleanup.make_room(self._store)
+        undo, records, keep = self._builder.mark(), self.records, self._log.keep
+        self._cleanup.before, self._log.keep = {}, None
+        with other._turn, progress_bar(shown=progress, total=len(other), desc="merge", unit="node") as bar:
+            try:
+                report = merge(self, other, undo, bar)
+                self._log.keep = keep
+                if self._store:
+                    self._store.write_batch(self._builder, undo, self._meta())
+            except BaseException:
+                if self._store is None or not self._store.wrote(undo):
+                    self._cleanup.put(self._cleanup.before, records)
+                    self._builder.back_to(undo)
+                raise
+            finally:
+                self._cleanup.before, self._log.keep = None, keep
+        return report
+
+    @takes_turns
     def filter(self, k: int | None) -> None:
         """Change how many nearest successors each node keeps; None keeps all."""
         settings = dataclasses.replace(self.settings, k=k)
@@ -720,6 +758,45 @@ class SparseGraphicalMemory:
         edges = [self._edge(a, b) for a, b in zip(sources, targets, strict=True)]
         numbers = [NO_EPISODE] * len(edges) if episodes is None else episodes.tolist()
         return self._cleanup.record(edges, outcomes.tolist(), numbers, self._store)
+
+    @takes_turns
+    def _record_batch(self, worker: str, sequence: int, u: Ints, v: Ints, reached: Bools) -> int | None:
+        """Take in a worker's batch of tries, (n,) each, once: all of it in one transaction, with its number.
+
+        Returns how many of them were of edges that are gone, which count all the same; None if the batch was taken in
+        before. Batches of a worker have to come in order.
+        """
+        self._require_writable()
+        if sequence <= (last := self._applied.get(worker, 0)):
+            return None
+        if sequence != last + 1:
+            raise InputError(f"batch {sequence} of worker {worker} came after batch {last}: one is missing")
+        edges = [self._edge(a, b) for a, b in zip(u, v, strict=True)]
+        known = self._graph.evidence
+        gone = sum(edge in known and known[edge].removed_at is not None for edge in edges)
+        applied = {**self._applied, worker: sequence}
+        try:
+            self._cleanup.record(
+                edges, reached.tolist(), [NO_EPISODE] * len(edges), self._store, {"workers": dict(applied)}
+            )
+        except BaseException:
+            if self._store is not None and self._store.holds("workers", applied):
+                self._applied = applied
+            raise
+        self._applied = applied
+        return gone
+
+    @takes_turns
+    def _enlist(self, workers: Mapping[str, int]) -> None:
+        """Say whose batches may come, and which was the last of each; all others are forgotten."""
+        self._require_writable()
+        facts = {"workers": dict(workers)}
+        try:
+            if self._store:
+                self._store.write_meta(facts)
+        finally:
+            if self._store is None or self._store.wrote(facts):
+                self._applied = dict(workers)
 
     @takes_turns
     def restore(self, u: int | None = None, v: int | None = None) -> int:
@@ -1115,6 +1192,7 @@ class SparseGraphicalMemory:
             "tail": None if self._builder.tail is None else list(self._builder.tail),
             "observation": None if kept is None else form_of(kept),
             "keep_events": self._log.keep,
+            **({"workers": dict(self._applied)} if self._applied else {}),
         }
 
     @takes_turns
@@ -1143,6 +1221,7 @@ class SparseGraphicalMemory:
         memory._set_up(distance, features, settings, chosen, *held)
         memory._loaded_fingerprint = contents.meta["fingerprint"]
         memory._made_with = contents.meta["features"]
+        memory._applied = checked_workers(contents.meta.get("workers", {}))
         if distance is not None:
             check_distance(path, contents, distance)
         return memory

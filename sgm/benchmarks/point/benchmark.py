@@ -201,6 +201,7 @@ BENCHMARK = Benchmark(
     shown=Shown(floor=floor, view=view, stream=lambda piece, _: piece.buffer[0]),
     report=report,
     console=console,
+    robots="agents",
     added={"starts": "anywhere", "replay": 100_000},
     paper_command="sgm run point --cleanup-steps 400000",
     extras={"learn": ("torch", "safetensors"), "viz": ("matplotlib",)},

@@ -114,6 +114,7 @@ BENCHMARK = Benchmark(
     console=console,
     shared=("networks",),
     fields={"world": TEXT, "size": COUNT, "bytes": COUNT, "plan_seconds": NUMBER},
-    may_differ=("cleanup_steps", "checkpoints", "largest_dense", "workers"),
+    robots="robots",
+    may_differ=("cleanup_steps", "checkpoints", "largest_dense", "simulators"),
     extras={"learn": ("torch", "safetensors"), "viz": ("matplotlib",)},
 )

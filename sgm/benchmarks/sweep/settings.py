@@ -55,7 +55,7 @@ class SweepSettings(Settings):
     agreeing: int = count(10, "nearest nodes that say together where a start or goal is, in safety", EVALUATION)
     nodes: int = count(900, _NODES, MEMORY)
     largest_dense: int = count(20_000, _LARGEST, MEMORY)
-    workers: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)
+    simulators: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)
     iterations: int = count(30_000, "training iterations of D3PG in point", TRAINING)
     pretrained: bool = option(False, _PRETRAINED, TRAINING, off="--train")
     rollouts: int = count(60, "random episodes in safety that observations are taken from", MEMORY)

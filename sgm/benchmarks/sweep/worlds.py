@@ -259,7 +259,7 @@ class SafetyWorld(World):
             nodes=self.nodes(),
             tasks=asked.episodes,
             agreeing=asked.agreeing,
-            workers=asked.workers,
+            simulators=asked.simulators,
             pretrained=asked.pretrained,
             rollouts=asked.rollouts,
             rollout_steps=asked.rollout_steps,
