@@ -93,7 +93,7 @@ def _rows(benchmark: Benchmark, runs: Sequence[RunFolder]) -> list[Row]:
 
     def order(row: Row) -> tuple[Any, ...]:
         axes = [(isinstance(row[axis], str), row[axis]) for axis in benchmark.axes]
-        names = [places.get(row.get(name), -1) for name in ("method", "policy")]
+        names = [places.get(str(row.get(name)), -1) for name in ("method", "policy")]
         return (*axes, *names, PHASES.index(row["phase"]), row["cleanup_steps"])
 
     return sorted((row for row, _ in found.values()), key=order)

@@ -324,8 +324,8 @@ class SafetyWorld(World):
         episodes = np.arange(len(frames)) // (self.outer.settings.rollout_steps + 1)
         edges, rows = choice.memory.edges(filtered=False), order[choice.stream]
         pairs = np.stack([rows[edges.source], rows[edges.target]], axis=1)
-        how = {"reach": round(choice.memory.settings.max_dist), "drift": DRIFT}
-        found = verify(pairs, odometry[in_time, :3], seen, episodes, **how)
+        reach = round(choice.memory.settings.max_dist)
+        found = verify(pairs, odometry[in_time, :3], seen, episodes, reach=reach, drift=DRIFT)
         doubtful = found.posterior < 0.5
         self.outer.say(f"{found!r}, which are left out")
         return choice.memory.pruned(edges.source[doubtful], edges.target[doubtful])
