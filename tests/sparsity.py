@@ -14,8 +14,20 @@ from sgm.benchmarks.tables import NONE
 
 RESULTS = Path(__file__).parents[1] / "results" / "sweep" / "results.json"
 SPARES = RESULTS.parents[1] / "sweep-spares" / "results.json"
+VERIFIED = RESULTS.parents[1] / "sweep-verified" / "results.json"
+CRITERIA = RESULTS.parents[1] / "sweep-criteria" / "results.json"
 STAGES = (0, 2_000, 5_000, 10_000, 20_000, 50_000)
-NAMES = {"both": "sparse", "dense": "dense", "uniform": "uniform", "consolidated": "two-way, consolidated"}
+NAMES = {
+    "both": "sparse",
+    "dense": "dense",
+    "uniform": "uniform",
+    "consolidated": "two-way, consolidated",
+    "verified": "consolidated and verified",
+    "perceptual": "perceptual",
+    "incoming": "incoming",
+    "outgoing": "outgoing",
+    "two-way": "two-way",
+}
 
 
 def load(path: Path = RESULTS) -> list[dict[str, Any]]:
@@ -38,9 +50,11 @@ def rate(rows: list[dict[str, Any]]) -> str:
     return f"{100 * item.rate:.1f} [{100 * low:.1f}–{100 * high:.1f}]"
 
 
-def success(world: str, methods: tuple[str, ...], agent: str = "plain", stages: tuple[int, ...] = STAGES) -> list[str]:
+def success(
+    world: str, methods: tuple[str, ...], agent: str = "plain", stages: tuple[int, ...] = STAGES, path: Path = RESULTS
+) -> list[str]:
     """A line for each size and method: first-failure cleanup."""
-    rows = chosen(load(), world=world, agent=agent, policy="first-failure")
+    rows = chosen(load(path), world=world, agent=agent, policy="first-failure")
     heads = ["observations", "memory", "nodes", "connected", "seeds"]
     heads += ["no cleanup" if not steps else f"{steps:,}" for steps in stages]
     lines = [f"| {' | '.join(heads)} |", "|---:|---|" + "---:|" * (len(heads) - 2)]
@@ -60,9 +74,11 @@ def success(world: str, methods: tuple[str, ...], agent: str = "plain", stages: 
     return lines
 
 
-def agents(world: str, methods: tuple[str, ...], steps: int, policy: str = "first-failure") -> list[str]:
+def agents(
+    world: str, methods: tuple[str, ...], steps: int, policy: str = "first-failure", path: Path = RESULTS
+) -> list[str]:
     """A line for each size: both agents after so many steps, and the paired difference of the first two methods."""
-    rows = chosen(load(), world=world, policy=policy, cleanup_steps=steps)
+    rows = chosen(load(path), world=world, policy=policy, cleanup_steps=steps)
     heads = ["observations", "seeds"]
     for agent in ("persistent", "plain"):
         heads += [f"{agent}: {NAMES[method]}" for method in methods] + ["difference"]
@@ -124,6 +140,9 @@ TABLES = {
     "policies": lambda: policies(
         "safety", 1_000, "consolidated", ("first-failure", "guarded", "belief"), (5_000, 20_000, 50_000)
     ),
+    "verified-50000": lambda: agents("safety", ("verified", "uniform"), 50_000, path=VERIFIED),
+    "verified-0": lambda: agents("safety", ("verified", "uniform"), 0, path=VERIFIED),
+    "criteria": lambda: success("point", ("uniform", "perceptual", "incoming", "outgoing"), path=CRITERIA),
     "paper": lambda: table_1(10_000, (20_000, 50_000, 100_000, 400_000)),
     "spares": lambda: policies(
         "safety", 5_000, "consolidated", ("first-failure", "guarded", "spares"), (0, 20_000, 50_000), SPARES
