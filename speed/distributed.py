@@ -82,7 +82,7 @@ def main() -> None:
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out, also if it is installed")
     options = parser.parse_args()
     if options.quick:
-        options.steps, options.repeats, options.workers, options.worlds = 400, 1, [1, 2], ["point"]
+        options.steps, options.repeats, options.workers, options.worlds = 200, 1, [2], ["point"]
         options.iterations = 200
     ray = not (options.quick or options.no_ray) and importlib.util.find_spec("ray") is not None
     report = Report("speed.distributed")
