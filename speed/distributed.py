@@ -78,11 +78,11 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3, help="times that all is measured (default: %(default)s)")
     parser.add_argument("--iterations", type=int, default=30_000, help="training of PointEnv (default: %(default)s)")
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="how many (default: 1 2 4 8)")
-    parser.add_argument("--worlds", nargs="+", default=["point", "safety"], choices=["point", "safety"])
+    parser.add_argument("--worlds", nargs="*", default=["point", "safety"], choices=["point", "safety"])
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out, also if it is installed")
     options = parser.parse_args()
     if options.quick:
-        options.steps, options.repeats, options.workers, options.worlds = 400, 1, [1, 2], ["point"]
+        options.steps, options.repeats, options.workers, options.worlds = 200, 1, [2], ["point"]
         options.iterations = 200
     ray = not (options.quick or options.no_ray) and importlib.util.find_spec("ray") is not None
     report = Report("speed.distributed")
