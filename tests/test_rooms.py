@@ -40,7 +40,7 @@ CONTRACTS = {"", "distance"}
 THIRD_PARTY = {
     "errors": set(),
     "progress": {"tqdm"},
-    "memory": {"numpy", "scipy", "networkx"},  # networkx: an export format, inside one function
+    "memory": {"numpy", "scipy", "networkx", "numba"},  # an export format in one function; compiled code in files of its own
     "data": {"numpy", "gymnasium", "minari", "ogbench", "mujoco", "PIL", "imageio"},
     "navigation": {"numpy", "scipy", "gymnasium"},
     "envs": {"numpy", "scipy", "gymnasium", "mujoco", "ogbench", "vizdoom", "cv2", "matplotlib"},
