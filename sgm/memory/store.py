@@ -64,7 +64,7 @@ _EDGES = "INSERT INTO edges VALUES (?, ?, ?, nullif(?, 9e999), ?)"
 _EVENTS = f"INSERT INTO events VALUES (?, ?, ?, ?, nullif(?, {NO_EPISODE}))"
 _GROWTH = "INSERT INTO growth VALUES (?, ?, ?, ?)"
 # What files of 0.1.0 do not say, because it was always so.
-_UNSAID: dict[str, dict[str, Any]] = {"settings": {"reversible": None}, "policy": {"spares": False}}
+_UNSAID: dict[str, dict[str, Any]] = {"settings": {"reversible": None, "candidates": None}, "policy": {"spares": False}}
 
 
 class Store:
