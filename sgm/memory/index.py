@@ -132,6 +132,10 @@ class Index:
         Ties go to the lower key.
         """
         number = min(number, self._size)
+        if number and self.kind == BRUTE:
+            self._sync(self.keys)
+        if number and self.kind == BRUTE and len(queries):
+            return self._nearest_of_all(queries, number)
         keys = np.zeros((len(queries), number), np.int64)
         lengths = np.zeros((len(queries), number))
         waiting, radius = np.arange(len(queries)), self.radius
@@ -149,6 +153,27 @@ class Index:
             waiting = waiting[~enough]
             radius *= 2
         return keys, lengths
+
+    def _nearest_of_all(self, queries: Vectors, number: int) -> tuple[Ints, NDArray[np.float64]]:
+        """`nearest` by brute force: in single precision, and what could be among the nearest then once more."""
+        found = []
+        keys, norms = self.keys, np.square(self.keys, dtype=np.float64).sum(axis=1).astype(np.float32)
+        some = max(1, _NUMBERS // len(keys))
+        for low in range(0, len(queries), some):
+            part = queries[low : low + some]
+            own = np.square(part, dtype=np.float64).sum(axis=1)
+            slack = 5e-7 * (keys.shape[1] + 8) * max(own.max(), float(norms.max()))
+            squares = part.astype(np.float32) @ keys.T
+            squares *= -2
+            squares += norms
+            last = np.partition(squares, number - 1, axis=1)[:, number - 1]
+            query, key = np.divmod(np.flatnonzero(squares <= (last + np.float32(slack))[:, None]), len(keys))
+            length = lengths(part, keys, Pairs(query, key))
+            order = np.lexsort((key, length, query))
+            counts = np.bincount(query, minlength=len(part))
+            place = order[(np.cumsum(counts) - counts)[:, None] + np.arange(number)]
+            found.append((key[place], length[place]))
+        return np.concatenate([one for one, _ in found]), np.concatenate([two for _, two in found])
 
     def _lengths(self, queries: Vectors, pairs: Pairs) -> NDArray[np.float64]:
         """Distances of pairs, each for itself, so that how they round depends on nothing else."""

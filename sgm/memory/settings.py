@@ -96,8 +96,12 @@ class Settings:
         return self.scope == "neighbors"
 
     def asdict(self) -> dict[str, Any]:
-        """The settings as JSON can hold them; the inverse of `fromdict`."""
-        return {**dataclasses.asdict(self), "tau_p": None if math.isinf(self.tau_p) else self.tau_p}
+        """The settings as JSON can hold them; the inverse of `fromdict`.
+
+        `candidates` is left out where it is None, so that earlier versions read the file.
+        """
+        values = {**dataclasses.asdict(self), "tau_p": None if math.isinf(self.tau_p) else self.tau_p}
+        return values if self.candidates is not None else {k: v for k, v in values.items() if k != "candidates"}
 
     @classmethod
     def fromdict(cls, values: Any) -> Settings:
