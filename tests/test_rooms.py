@@ -45,7 +45,7 @@ THIRD_PARTY = {
         "scipy",
         "networkx",
         "numba",
-    },  # networkx: an export format, inside one function; numba: one file
+    },  # networkx: inside one function; numba: in one file
     "data": {"numpy", "gymnasium", "minari", "ogbench", "mujoco", "PIL", "imageio"},
     "navigation": {"numpy", "scipy", "gymnasium"},
     "envs": {"numpy", "scipy", "gymnasium", "mujoco", "ogbench", "vizdoom", "cv2", "matplotlib"},

@@ -11,11 +11,10 @@ Three ways, of which the index takes the one that suits the data, and looks agai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from .arrays import Bools, Column, Ints
 from .compiled import kernels
@@ -311,7 +310,7 @@ class _Cells:
         self._heads = np.full(2 * _AT_ONCE, -1, np.int32)
         self._used = 0
         self._compiled = kernels() is not None
-        self._trees: list[tuple[int, int, cKDTree]] = []  # first, end, over these places
+        self._trees: list[tuple[int, int, Any]] = []  # first, end, SciPy's k-d tree over these places
 
     @property
     def nbytes(self) -> int:
@@ -375,6 +374,8 @@ class _Cells:
 
     def _grow_trees(self) -> None:
         """Trees of which each is at most half as large as the one before it, and a rest without a tree."""
+        from scipy.spatial import cKDTree  # only here: importing it takes a while
+
         end = len(self._places)
         first = self._trees[-1][1] if self._trees else 0
         if end - first < 256:
@@ -384,6 +385,8 @@ class _Cells:
         self._trees.append((first, end, cKDTree(self._places.values[first:end].astype(np.float64))))
 
     def _near_in_trees(self, wanted: NDArray[np.float64], radius: float) -> Pairs:
+        from scipy.spatial import cKDTree
+
         tree = cKDTree(wanted)
         query, key = [], []
         for first, _, others in self._trees:
