@@ -87,7 +87,7 @@ def our_single_steps(navigator: Navigator, env: PointMazeEnv, steps: int, seed: 
 
 
 def styles(method: str, over: str) -> dict:
-    """How agents act, as in the reference pattern: SoRB, too, is attached to the nearest nodes and plans by distance."""
+    """How agents act, as in the reference pattern: SoRB too is attached to the nearest nodes, and plans by distance."""
     if method == "sorb":
         return {"arrival": WithinSteps(None), "hopping": True, "max_steps": 18, "replan": False}
     return {"arrival": TwoWay(1.0, over), "max_steps": 30, "replan": False}
