@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("module", ["memory", "files", "scale", "d3pg", "navigation", "safety", "distances"])
+@pytest.mark.parametrize(
+    "module", ["memory", "files", "scale", "planning", "d3pg", "navigation", "safety", "distances"]
+)
 def test_a_benchmark_runs_with_small_sizes_and_says_what_made_it(module, tmp_path):
-    if module not in ("memory", "files", "scale"):
+    if module not in ("memory", "files", "scale", "planning"):
         pytest.importorskip("torch")
     if module in ("files", "scale") and not (Path(__file__).parents[1] / ".git").exists():
         pytest.skip("compares with another commit")

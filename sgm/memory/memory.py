@@ -579,10 +579,15 @@ class SparseGraphicalMemory:
     ) -> list[Plan | None]:
         """`plan` for (n, ...) starts and (n, ...) goals at once; None where there is no path."""
         within = self._reach(by, within)
+        one_by_one = self._search() is not None and count(starts) == count(goals)
+        ends = zip(starts, goals, strict=True) if one_by_one else zip(*self._attachments(starts, goals), strict=True)
         plans: list[Plan | None] = []
-        for start, goal in zip(*self._attachments(starts, goals), strict=True):
+        for start, goal in ends:
             try:
-                plans.append(self._plan_rows(start, goal, by, within))
+                if one_by_one:
+                    plans.append(self.plan(start, goal, by=by, within=within))
+                else:
+                    plans.append(self._plan_rows(start, goal, by, within))
             except NoPath:
                 plans.append(None)
         return plans
