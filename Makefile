@@ -61,6 +61,8 @@ format: $(VENV)/dev.stamp  ## Rewrite the sources in house style
 bench: $(VENV)/dev.stamp  ## Measure every speed claim against its baseline, in one run
 	@$(BIN)/python -m speed.memory --out results/memory
 	@$(BIN)/python -m speed.files --out results/files
+	@$(BIN)/python -m speed.planning --out results/planning
+	@$(BIN)/python -m speed.scale --out results/scale --fresh
 	@$(BIN)/python -m speed.d3pg --out results/d3pg
 	@$(BIN)/python -m speed.navigation --out results/navigation
 	@$(BIN)/python -m speed.goals --out results/goals

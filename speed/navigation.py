@@ -1,6 +1,8 @@
 """How fast the agent is, against a one-episode-at-a-time NetworkX agent with the same weights on the same graph.
 
 python -m speed.navigation --out results/navigation
+
+Times are CPU times of one thread.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from sgm.benchmarks.point.benchmark import TRAINING_ENVS
 from sgm.controllers.d3pg import Actor, D3PGConfig, train
 from sgm.distances.sorb import DistributionalDistance, GoalNetworks
 from sgm.envs.point.env import PointMazeEnv, PointMazeVectorEnv
-from sgm.navigation import Navigator, WithinSteps
+from sgm.navigation import Navigator, TwoWay, WithinSteps
 from sgm.navigation.cleanup import Cleaner
 from sgm.navigation.rollout import Stream
 from speed.reference_agent import ReferenceAgent, ReferenceNetworks
@@ -51,19 +53,19 @@ def memories(distance: DistributionalDistance, size: int) -> dict[str, sgm.Spars
 def reference_steps(agent: ReferenceAgent, env: PointMazeEnv, steps: int, seed: int) -> tuple[float, float]:
     """Clean for so many steps; seconds per step, and per call of `act` alone."""
     random = np.random.default_rng(seed)
-    taken, acting, begin = 0, 0.0, time.perf_counter()
+    taken, acting, begin = 0, 0.0, time.process_time()
     while taken < steps:
         observation = env.reset(seed=int(random.integers(2**31)), options=UNIFORM)[0]["observation"]
         goal = agent.nodes[int(random.integers(len(agent.nodes)))].numpy()
         for step in range(600):
-            start = time.perf_counter()
+            start = time.process_time()
             action = agent.act(observation, goal, first=step == 0)
-            acting += time.perf_counter() - start
+            acting += time.process_time() - start
             if agent.at_last or taken >= steps:
                 break
             observation = env.step(action)[0]["observation"]
             taken += 1
-    return (time.perf_counter() - begin) / taken, acting / taken
+    return (time.process_time() - begin) / taken, acting / taken
 
 
 def our_single_steps(navigator: Navigator, env: PointMazeEnv, steps: int, seed: int) -> float:
@@ -74,14 +76,74 @@ def our_single_steps(navigator: Navigator, env: PointMazeEnv, steps: int, seed: 
         seen = env.reset(seed=int(random.integers(2**31)), options=UNIFORM)[0]
         navigator.reset(1)
         for _ in range(600):
-            start = time.perf_counter()
+            start = time.process_time()
             action = navigator.act(seen["observation"], seen["desired_goal"])
-            acting += time.perf_counter() - start
+            acting += time.process_time() - start
             seen, _, terminated, _, _ = env.step(action)
             taken += 1
             if terminated or taken >= steps:
                 break
     return acting / taken
+
+
+def styles(method: str, over: str) -> dict:
+    """How agents act, as in the reference pattern: SoRB too is attached to the nearest nodes, and plans by distance."""
+    if method == "sorb":
+        return {"arrival": WithinSteps(None), "hopping": True, "max_steps": 18, "replan": False}
+    return {"arrival": TwoWay(1.0, over), "max_steps": 30, "replan": False}
+
+
+def one_agent(
+    report: Report,
+    method: str,
+    memory: sgm.SparseGraphicalMemory,
+    networks: GoalNetworks,
+    slow: float,
+    steps: int,
+) -> None:
+    """Time per action of one agent: through torch, and compiled; over all nodes, and over neighbours."""
+    for compiled, over in (
+        (False, "all"),
+        (True, "all"),
+        *([] if method == "sorb" else [(False, "neighbours"), (True, "neighbours")]),
+    ):
+        memory._distance = DistributionalDistance(networks, compiled=compiled)
+        single = Navigator(memory, Actor(networks, compiled=compiled), **styles(method, over))
+        our_single_steps(single, PointMazeEnv(), min(steps, 100), seed=3)
+        ours = our_single_steps(single, PointMazeEnv(), steps, seed=2)
+        how = "compiled" if compiled else "torch"
+        where = "" if method == "sorb" else f", waypoint test over {over}"
+        claim = 10.0 if compiled and method != "sorb" else 0.0
+        report.ratio(CLAIMS, f"{method}: time per action, one agent, {how}{where}", slow, ours, claim)
+        row = {"method": method, "networks": how, "waypoint_test": "-" if method == "sorb" else over}
+        report.add(TABLE, **row, nodes=len(memory), reference_s=slow, ours_s=ours)
+    memory._distance = DistributionalDistance(networks)
+
+
+def many_agents(
+    report: Report,
+    method: str,
+    memory: sgm.SparseGraphicalMemory,
+    actor: Actor,
+    over: str,
+    agents: int,
+    slow: float,
+    steps: int,
+) -> None:
+    """Cleanup steps of many agents at once, on a memory of their own."""
+    memory.restore()
+    cleaning = Navigator(memory, actor, clean=True, **styles(method, over))
+    env = PointMazeVectorEnv(agents, autoreset_mode="Disabled")
+    cleaner = Cleaner(cleaning, env, seed=2, options=UNIFORM)
+    cleaner.run(agents * 5)
+    start = time.process_time()
+    taken = cleaner.run(steps).steps
+    seconds = time.process_time() - start
+    where = "" if method == "sorb" else f", waypoint test over {over}"
+    claim = 60.0 if over == "neighbours" else 30.0 if method != "sorb" else 0.0
+    report.ratio(CLAIMS, f"{method}: cleanup steps, {agents} agents at once{where}", slow, seconds / taken, claim)
+    row = {"method": method, "waypoint_test": "-" if method == "sorb" else over}
+    report.add("Cleanup steps per second", **row, reference=1 / slow, ours=taken / seconds)
 
 
 def main() -> None:
@@ -96,6 +158,7 @@ def main() -> None:
     networks = GoalNetworks.load(options.weights) if options.weights else trained(500 if options.quick else 30_000)
     distance, actor = DistributionalDistance(networks), Actor(networks)
     size, slow_steps, fast_steps = (100, 30, 2000) if options.quick else (1000, 1500, 100_000)
+    torch.set_num_threads(1)
     with torch.inference_mode():
         for method, memory in memories(distance, size).items():
             sorb = method == "sorb"
@@ -103,22 +166,9 @@ def main() -> None:
             plain = ReferenceNetworks(networks)
             agent = ReferenceAgent(plain, memory.to_networkx(), memory.embeddings, clean=True, sorb=sorb, **limits)
             slow, slow_act = reference_steps(agent, PointMazeEnv(), slow_steps, seed=2)
-            # As in the reference pattern: SoRB is attached to the nearest nodes, and plans by distance, too.
-            style = {"arrival": WithinSteps(None), "hopping": True} if sorb else {"cutoff": 1.0}
-            style |= {"max_steps": limits["max_steps"], "replan": False}
-            single = Navigator(memory, actor, **style)
-            ours_act = our_single_steps(single, PointMazeEnv(), slow_steps, seed=2)
-            claim = 0.0 if sorb else 5.0
-            report.ratio(CLAIMS, f"{method}: time per action, one agent", slow_act, ours_act, claim)
-            report.add(TABLE, method=method, nodes=len(memory), reference_s=slow_act, ours_s=ours_act)
-            cleaning = Navigator(memory, actor, clean=True, **style)
-            env = PointMazeVectorEnv(options.agents, autoreset_mode="Disabled")
-            cleaner = Cleaner(cleaning, env, seed=2, options=UNIFORM)
-            cleaner.run(options.agents * 5)
-            taken = cleaner.run(fast_steps)
-            what = f"{method}: cleanup steps, {options.agents} agents at once"
-            report.ratio(CLAIMS, what, slow, taken.seconds / taken.steps, 0.0 if sorb else 30.0)
-            report.add("Cleanup steps per second", method=method, reference=1 / slow, ours=taken.steps / taken.seconds)
+            one_agent(report, method, memory, networks, slow_act, slow_steps)
+            for over in ("all",) if sorb else ("all", "neighbours"):
+                many_agents(report, method, memory, actor, over, options.agents, slow, fast_steps)
     if options.out:
         report.write(options.out)
 

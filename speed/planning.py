@@ -275,7 +275,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few calls on few nodes, to see that it runs")
     options = parser.parse_args()
     report = Report("speed.planning")
-    nodes, many, few = (20_000, 10, 3) if options.quick else (options.nodes, 200, 20)
+    nodes, many, few = (17_000, 10, 3) if options.quick else (options.nodes, 200, 20)
     bench = Bench(report, nodes, many, few)
     bench.new_goals()
     bench.removals()

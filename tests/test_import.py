@@ -13,7 +13,7 @@ start = time.process_time()
 import sgm
 print(json.dumps([time.process_time() - start, sorted(sys.modules)]))
 """
-HEAVY = ["torch", "matplotlib", "networkx", "vizdoom", "mujoco", "gymnasium", "ray", "stable_baselines3"]
+HEAVY = ["torch", "matplotlib", "networkx", "vizdoom", "mujoco", "gymnasium", "ray", "stable_baselines3", "numba"]
 
 
 def probe() -> tuple[float, list[str]]:

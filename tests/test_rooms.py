@@ -40,7 +40,12 @@ CONTRACTS = {"", "distance"}
 THIRD_PARTY = {
     "errors": set(),
     "progress": {"tqdm"},
-    "memory": {"numpy", "scipy", "networkx"},  # networkx: an export format, inside one function
+    "memory": {
+        "numpy",
+        "scipy",
+        "networkx",
+        "numba",
+    },  # networkx: inside one function; numba: in one file
     "data": {"numpy", "gymnasium", "minari", "ogbench", "mujoco", "PIL", "imageio"},
     "navigation": {"numpy", "scipy", "gymnasium"},
     "envs": {"numpy", "scipy", "gymnasium", "mujoco", "ogbench", "vizdoom", "cv2", "matplotlib"},

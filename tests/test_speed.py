@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("module", ["memory", "files", "d3pg", "navigation", "safety", "distances", "distributed"])
+@pytest.mark.parametrize(
+    "module", ["memory", "files", "scale", "planning", "d3pg", "navigation", "safety", "distances", "distributed"]
+)
 def test_a_benchmark_runs_with_small_sizes_and_says_what_made_it(module, tmp_path):
-    if module not in ("memory", "files"):
+    if module not in ("memory", "files", "scale", "planning"):
         pytest.importorskip("torch")
-    if module == "files" and not (Path(__file__).parents[1] / ".git").exists():
+    if module in ("files", "scale") and not (Path(__file__).parents[1] / ".git").exists():
         pytest.skip("compares with another commit")
     if module == "safety":
         pytest.importorskip("mujoco")

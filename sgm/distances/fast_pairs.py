@@ -32,17 +32,17 @@ class SinglePairs:
     def act(self, observations: Floats, goals: Floats) -> Floats:
         """(n, o) observations and (n, o) goals to (n, a) actions in [−1, 1]."""
         actions = np.empty((len(observations), self._actions), np.float32)
-        _act(*self._actor, observations, goals, actions)
+        _act(self._actor, observations, goals, actions)
         return actions
 
     def steps(self, starts: Floats, goals: Floats, pessimistic: bool) -> Floats:
         """(n, o) and (n, o) to (n,) steps: the most that a critic says, or their mean."""
         steps = np.empty(len(starts), np.float32)
-        _steps(*self._critics, starts, goals, self.act(starts, goals), pessimistic, steps)
+        _steps(self._critics, starts, goals, self.act(starts, goals), pessimistic, steps)
         return steps
 
 
-def _arrays(layers: Layers) -> tuple[Floats, ...]:
+def _arrays(layers: Layers) -> tuple[Any, ...]:
     return tuple(np.ascontiguousarray(layer.numpy(), np.float32) for layer in layers)
 
 
@@ -74,7 +74,8 @@ def _next(matrix: Any, before: Any, extra: Any, hidden: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _act(first: Any, second: Any, third: Any, starts: Any, goals: Any, actions: Any) -> None:
+def _act(layers: Any, starts: Any, goals: Any, actions: Any) -> None:
+    first, second, third = layers
     one, two = np.empty(first.shape[2], np.float32), np.empty(second.shape[2], np.float32)
     nothing = np.empty(0, np.float32)
     for pair in range(len(starts)):
@@ -86,9 +87,8 @@ def _act(first: Any, second: Any, third: Any, starts: Any, goals: Any, actions: 
 
 
 @njit(cache=True, nogil=True)
-def _steps(
-    first: Any, second: Any, third: Any, starts: Any, goals: Any, actions: Any, pessimistic: bool, result: Any
-) -> None:  # fmt: skip
+def _steps(layers: Any, starts: Any, goals: Any, actions: Any, pessimistic: bool, result: Any) -> None:
+    first, second, third = layers
     one, two = np.empty(first.shape[2], np.float32), np.empty(second.shape[2], np.float32)
     logits = np.empty(third.shape[2], np.float32)
     nothing = np.empty(0, np.float32)

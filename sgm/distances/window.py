@@ -53,6 +53,10 @@ class WindowDistance(TableDistance):
         """(n, 1) and (m, 1) frame numbers to (n, m) float32 steps."""
         return super().__call__(starts, goals) * self.step
 
+    def row(self, frame: int) -> NDArray[Any]:
+        """(n,) levels from a frame to all frames."""
+        return self.matrix[frame]
+
     def pairs(self, starts: Floats, goals: Floats) -> Floats:
         """(n, 1) and (n, 1) frame numbers, row by row, to (n,) float32 steps."""
         return self.matrix[starts[:, 0].astype(np.intp), goals[:, 0].astype(np.intp)] * self.step

@@ -19,9 +19,9 @@ from .fast_merges import NOVEL, Block, decide
 from .fast_nearby import decide_nearby
 from .graph import MOST_BETWEEN, Graph, Steps
 from .index import Pairs
-from .nearby import ENOUGH, Neighbourhood, new_edges
+from .nearby import ENOUGH, NearestCandidates, Neighbourhood, new_edges
 from .nodes import Nodes
-from .search import Search, is_searchable
+from .search import Search, is_searchable, measured
 from .settings import Settings
 
 DROPPED = -1
@@ -79,22 +79,13 @@ class Builder:
         self.settings = settings
         self.tail = tail
         self.neighbourhood: Neighbourhood | None = None  # where the distance can be searched, and there are many nodes
-        self._search: Search | None = None  # where there is no neighbourhood
+        self._search: Search | None = None
         self._tail_step: int | None = None  # step of the last observation within its episode, where that is known
 
     @property
     def size(self) -> Size:
         """How much there is."""
         return Size(len(self.nodes), len(self.graph), len(self.nodes.assignment))
-
-    def search(self, distance: Distance) -> Search | None:
-        """How to find the nodes near an observation without asking for every node, if the distance says how."""
-        if self.neighbourhood is not None and self.neighbourhood.search.distance is distance:
-            return self.neighbourhood.search
-        known = self._search is not None and self._search.distance is distance
-        if not known and is_searchable(distance, self.settings.max_dist):
-            self._search = Search(distance, self.nodes, self.settings.max_dist)
-        return self._search if is_searchable(distance, self.settings.max_dist) else None
 
     def mark(self) -> Undo:
         """Where things stand now."""
@@ -110,9 +101,9 @@ class Builder:
         for name in self.nodes.attributes.keys() - undo.attributes:
             del self.nodes.attributes[name]
         self.nodes.cut(undo.nodes, undo.stream)
-        if self.neighbourhood is not None:
-            self.neighbourhood.cut(undo.nodes)
-        self._search = None
+        for index in (self.neighbourhood, self._search):
+            if index is not None:
+                index.cut(undo.nodes)
         self.graph.cut(undo.nodes, undo.edges)
         self.log.back_to(undo.log)
         self.tail, self._tail_step = undo.tail, undo.tail_step
@@ -206,12 +197,38 @@ class Builder:
             self._average_feature(int(assignment[0]), feature[0], undo)
         return assignment
 
+    def search(self, distance: Distance) -> Search | None:
+        """The search over the nodes by a distance that says how; None if it does not."""
+        if self._search is None or self._search.distance is not distance:
+            able = is_searchable(distance, self.settings.max_dist)
+            self._search = Search(distance, self.nodes, self.settings.max_dist) if able else None
+        return self._search
+
+    @property
+    def index_kind(self) -> str:
+        """How nodes near an observation are found."""
+        if self.settings.candidates is not None:
+            return f"{self.settings.candidates} nearest candidates"
+        return "every node" if self.neighbourhood is None else self.neighbourhood.kind
+
+    @property
+    def index_bytes(self) -> int:
+        """Bytes of the indexes over the nodes."""
+        around = 0 if self.neighbourhood is None else self.neighbourhood.nbytes
+        return around + (0 if self._search is None else self._search.nbytes)
+
     def _look_around(self, distance: Distance) -> None:
         """Search for what is near from so many nodes on, where that is possible."""
-        if self.neighbourhood is not None and self.neighbourhood.search.distance is not distance:
+        if self.neighbourhood is not None and self.neighbourhood.distance is not distance:
             self.neighbourhood = None
-        if self.neighbourhood is None and len(self.nodes) >= ENOUGH and Neighbourhood.suits(distance, self.settings):
-            self.neighbourhood = Neighbourhood(distance, self.nodes, self.settings)
+        if self.neighbourhood is not None or len(self.nodes) < ENOUGH:
+            return
+        if self.settings.candidates is not None:
+            self.neighbourhood = NearestCandidates(distance, self.nodes, self.settings)
+        elif Neighbourhood.suits(distance, self.settings):
+            search = self.search(distance)
+            assert search is not None
+            self.neighbourhood = Neighbourhood(search, self.settings)
 
     def _add(
         self,
@@ -232,7 +249,7 @@ class Builder:
             near = around.around(embedding)
 
             def measure(observation: Ints, node: Ints, outgoing: bool) -> Floats:
-                return around.search.measure(embedding, Pairs(observation, node), outgoing)
+                return measured(distance, self.nodes, embedding, Pairs(observation, node), outgoing)
 
             matches = decide_nearby(self.settings, self.graph, *around.perceptual(feature), near, measure)
         new = np.flatnonzero(matches == NOVEL)

@@ -11,11 +11,10 @@ Three ways, of which the index takes the one that suits the data, and looks agai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
 
 from .arrays import Bools, Column, Ints
 from .compiled import kernels
@@ -132,6 +131,10 @@ class Index:
         Ties go to the lower key.
         """
         number = min(number, self._size)
+        if number and self.kind == BRUTE:
+            self._sync(self.keys)
+        if number and self.kind == BRUTE and len(queries):
+            return self._nearest_of_all(queries, number)
         keys = np.zeros((len(queries), number), np.int64)
         lengths = np.zeros((len(queries), number))
         waiting, radius = np.arange(len(queries)), self.radius
@@ -149,6 +152,27 @@ class Index:
             waiting = waiting[~enough]
             radius *= 2
         return keys, lengths
+
+    def _nearest_of_all(self, queries: Vectors, number: int) -> tuple[Ints, NDArray[np.float64]]:
+        """`nearest` by brute force: in single precision, and what could be among the nearest then once more."""
+        found = []
+        keys, norms = self.keys, np.square(self.keys, dtype=np.float64).sum(axis=1).astype(np.float32)
+        some = max(1, _NUMBERS // len(keys))
+        for low in range(0, len(queries), some):
+            part = queries[low : low + some]
+            own = np.square(part, dtype=np.float64).sum(axis=1)
+            slack = 5e-7 * (keys.shape[1] + 8) * max(own.max(), float(norms.max()))
+            squares = part.astype(np.float32) @ keys.T
+            squares *= -2
+            squares += norms
+            last = np.partition(squares, number - 1, axis=1)[:, number - 1]
+            query, key = np.divmod(np.flatnonzero(squares <= (last + np.float32(slack))[:, None]), len(keys))
+            length = lengths(part, keys, Pairs(query, key))
+            order = np.lexsort((key, length, query))
+            counts = np.bincount(query, minlength=len(part))
+            place = order[(np.cumsum(counts) - counts)[:, None] + np.arange(number)]
+            found.append((key[place], length[place]))
+        return np.concatenate([one for one, _ in found]), np.concatenate([two for _, two in found])
 
     def _lengths(self, queries: Vectors, pairs: Pairs) -> NDArray[np.float64]:
         """Distances of pairs, each for itself, so that how they round depends on nothing else."""
@@ -286,7 +310,7 @@ class _Cells:
         self._heads = np.full(2 * _AT_ONCE, -1, np.int32)
         self._used = 0
         self._compiled = kernels() is not None
-        self._trees: list[tuple[int, int, cKDTree]] = []  # first, end, over these places
+        self._trees: list[tuple[int, int, Any]] = []  # first, end, SciPy's k-d tree over these places
 
     @property
     def nbytes(self) -> int:
@@ -350,6 +374,8 @@ class _Cells:
 
     def _grow_trees(self) -> None:
         """Trees of which each is at most half as large as the one before it, and a rest without a tree."""
+        from scipy.spatial import cKDTree  # only here: importing it takes a while
+
         end = len(self._places)
         first = self._trees[-1][1] if self._trees else 0
         if end - first < 256:
@@ -359,6 +385,8 @@ class _Cells:
         self._trees.append((first, end, cKDTree(self._places.values[first:end].astype(np.float64))))
 
     def _near_in_trees(self, wanted: NDArray[np.float64], radius: float) -> Pairs:
+        from scipy.spatial import cKDTree
+
         tree = cKDTree(wanted)
         query, key = [], []
         for first, _, others in self._trees:

@@ -24,6 +24,7 @@ from sgm.progress import progress_bar
 from . import export, localise, single_steps, store
 from .arrays import Bools, Ints, as_array
 from .attributes import Attributes, checked_batch
+from .audit import Audit, audit
 from .build import Builder, ExtendReport, as_episodes
 from .certificate import Certificate, certify
 from .cleanup import Cleanup
@@ -85,6 +86,7 @@ class SparseGraphicalMemory:
         keep_observations: bool = False,
         keep_events: int | None = KEEP_EVENTS,
         reversible: bool | float | None = None,
+        candidates: int | None = None,
     ) -> None:
         """Make an empty memory.
 
@@ -110,10 +112,13 @@ class SparseGraphicalMemory:
             reversible: edges can be taken backwards too, where the world allows it: an edge has one the other way, at
                 this many times its weight (True: 1.2) unless the distance says less, with evidence of its own. It
                 passes the k-nearest filter if the first one does, and changes nothing about merging.
+            candidates: ask for the distances of an observation to this many nodes only, those whose embeddings are
+                nearest, where a large memory of a distance that cannot be searched would be slow. Edges to other nodes
+                are missed: `audit` says how many. None: none is.
         """
         off = off_is_infinite(tau_p)
         names = criterion, tau_a, off, max_dist, k, scope, size, seed, feature_average, keep_observations, reversible
-        settings = Settings(*names)
+        settings = Settings(*names, candidates)
         log = EventLog(_keep(keep_events))
         self._set_up(distance, features, settings, make_policy(policy), Nodes(), Graph(), log)
 
@@ -207,7 +212,8 @@ class SparseGraphicalMemory:
     def stats(self) -> Stats:
         """Sizes, connectivity, evidence and what a user should look at."""
         where = None if self._store is None else self._store.path
-        return measure(self._nodes, self._graph, self._planner, self._log, self.settings, self.records, where)
+        held = self._nodes, self._graph, self._planner, self._log
+        return measure(*held, self.settings, self.records, where, self._builder.index_kind, self.nbytes)
 
     @property
     def settings(self) -> Settings:
@@ -261,8 +267,8 @@ class SparseGraphicalMemory:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held for nodes, edges and events, cached trees not counted."""
-        return self._nodes.nbytes + self._graph.nbytes + self._log.nbytes
+        """Bytes held for nodes, edges, events and the index over the nodes; cached trees are not counted."""
+        return self._nodes.nbytes + self._graph.nbytes + self._log.nbytes + self._builder.index_bytes
 
     @takes_turns
     def edges(self, filtered: bool = True) -> Edges:
@@ -631,10 +637,15 @@ class SparseGraphicalMemory:
     ) -> list[Plan | None]:
         """`plan` for (n, ...) starts and (n, ...) goals at once; None where there is no path."""
         within = self._reach(by, within)
+        one_by_one = self._search() is not None and count(starts) == count(goals)
+        ends = zip(starts, goals, strict=True) if one_by_one else zip(*self._attachments(starts, goals), strict=True)
         plans: list[Plan | None] = []
-        for start, goal in zip(*self._attachments(starts, goals), strict=True):
+        for start, goal in ends:
             try:
-                plans.append(self._plan_rows(start, goal, by, within))
+                if one_by_one:
+                    plans.append(self.plan(start, goal, by=by, within=within))
+                else:
+                    plans.append(self._plan_rows(start, goal, by, within))
             except NoPath:
                 plans.append(None)
         return plans
@@ -861,6 +872,20 @@ class SparseGraphicalMemory:
         memory._loaded_fingerprint, memory._made_with = self.fingerprint, self._made_with or self._feature_facts()
         memory._read_only = f"this is the memory as it was after event {event}: change the present one"
         return memory
+
+    @takes_turns
+    def audit(self, sample: int = 200, *, seed: int = 0) -> Audit:
+        """Ask for every distance of some nodes, and compare: which edges and merges a build with `candidates` missed.
+
+        A memory without `candidates` misses none, up to how distances round.
+
+        Args:
+            sample: how many nodes to look at, drawn with `seed`; fewer if there are fewer.
+            seed: seed of that draw.
+        """
+        self._require_nodes()
+        sample, seed = whole("sample", sample, 1), whole("seed", seed, 0)
+        return audit(self.distance, self._nodes, self._graph, self.settings, sample, seed)
 
     # -- the bound -----------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,9 @@ from .arrays import Ints
 from .criteria import Floats, perceptual_pairs, within
 from .distance import Distance, paired
 from .fast_nearby import Nearby
-from .index import Index, Pairs, near_by_product
+from .index import BRUTE, Index, Pairs, near_by_product
 from .nodes import Nodes
-from .search import Search, is_searchable, reach_of
+from .search import Search, is_searchable, measured_both, reach_of
 from .settings import Settings
 
 ENOUGH = 1500  # nodes from which on a search costs less than asking for the distances of all
@@ -22,10 +23,11 @@ _ROUNDING = 1 + 1e-6
 class Neighbourhood:
     """Finds what is near the observations of a block, exactly, by a distance that can be searched."""
 
-    def __init__(self, distance: Distance, nodes: Nodes, settings: Settings) -> None:
-        """Search these nodes."""
-        self.search = Search(distance, nodes, settings.max_dist)
-        self.nodes = nodes
+    def __init__(self, search: Search, settings: Settings) -> None:
+        """Search what this searches."""
+        self.search = search
+        self.distance: Any = search.distance
+        self.nodes = search.nodes
         self.settings = settings
         self._features: Index | None = None
 
@@ -47,22 +49,25 @@ class Neighbourhood:
         return settings.scope == "neighbors" and is_searchable(distance, settings.max_dist + settings.tau_a)
 
     @property
+    def kind(self) -> str:
+        """How the index over the keys searches now."""
+        return self.search.kind or BRUTE
+
+    @property
     def nbytes(self) -> int:
-        """Bytes of the indexes."""
-        return self.search.nbytes + (0 if self._features is None else self._features.nbytes)
+        """Bytes of the index over features."""
+        return 0 if self._features is None else self._features.nbytes
 
     def cut(self, nodes: int) -> None:
         """Forget the nodes from a number on."""
-        self.search.cut(nodes)
         if self._features is not None:
             self._features.cut(nodes)
             self._features = self._features if nodes else None
 
     def around(self, embedding: Floats) -> Nearby:
         """Distances between (B, e) observations, the nodes near them, and each other."""
-        limit = self.settings.max_dist * _ROUNDING
-        pairs = self._union(embedding, limit)
-        out, into = (self.search.measure(embedding, pairs, outgoing) for outgoing in (True, False))
+        pairs = self._candidates(embedding)
+        out, into = measured_both(self.distance, self.nodes, embedding, pairs)
         start = np.concatenate([[0], np.cumsum(np.bincount(pairs.query, minlength=len(embedding)))])
         return Nearby(start, pairs.key, out, into, self._inside(embedding), len(self.nodes))
 
@@ -86,9 +91,9 @@ class Neighbourhood:
         order = np.lexsort((columns, rows))
         return rows[order], columns[order]
 
-    def _union(self, embedding: Floats, steps: float) -> Pairs:
-        """Nodes within so many steps in either direction, and others."""
-        search = self.search
+    def _candidates(self, embedding: Floats) -> Pairs:
+        """Nodes within MaxDist in either direction, and others."""
+        search, steps = self.search, self.settings.max_dist * _ROUNDING
         if not len(self.nodes):
             return Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
         out, into = (search.probes(embedding, outgoing) for outgoing in (True, False))
@@ -104,7 +109,7 @@ class Neighbourhood:
         """(B, B) distances within the block; infinite where they are too long to matter."""
         merges = self.settings.criterion in ("two-way", "incoming", "outgoing")
         steps = (self.settings.max_dist + (self.settings.tau_a if merges else 0)) * _ROUNDING
-        distance = self.search.distance
+        distance = self.distance
         keys = np.asarray(self.search.keys(embedding), np.float32)
         norms = np.square(keys, dtype=np.float64).sum(axis=1)
         radius = reach_of(distance, steps)
@@ -120,13 +125,71 @@ class Neighbourhood:
     def _feature_index(self) -> Index:
         """The index over the features of the nodes; that of the keys where these are the same."""
         feature = self.nodes.feature
-        shared = not self.nodes.has_own_features
-        if shared and self.search.indexes(feature):
-            return self.search.index
+        keys = self._keys_index()
+        if not self.nodes.has_own_features and keys is not None:
+            return keys
         if self._features is None:
             self._features = Index(self.settings.tau_p, lambda: self.nodes.feature)
         self._features.add(feature[len(self._features) :])
         return self._features
+
+    def _keys_index(self) -> Index | None:
+        """The index over the keys, if these are the embeddings."""
+        return self.search.index if self.search.indexes(self.nodes.embedding) else None
+
+
+class NearestCandidates(Neighbourhood):
+    """Finds the nodes whose embeddings are nearest, whatever the distance says: not exact, see `Settings.candidates`.
+
+    All observations of a block are compared with each other.
+    """
+
+    def __init__(self, distance: Distance, nodes: Nodes, settings: Settings) -> None:
+        """Search these nodes."""
+        self.distance = distance
+        self.nodes = nodes
+        self.settings = settings
+        self._features = None
+        self._index = Index(self._guess(), lambda: self.nodes.embedding)
+
+    @property
+    def kind(self) -> str:
+        """How the index over the embeddings searches now."""
+        return self._index.kind
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the indexes."""
+        return super().nbytes + self._index.nbytes
+
+    def cut(self, nodes: int) -> None:
+        """Forget the nodes from a number on."""
+        super().cut(nodes)
+        self._index.cut(nodes)
+
+    def _guess(self) -> float:
+        """About how far the candidates are: what a search begins with."""
+        some = self.nodes.embedding[:: max(1, len(self.nodes) // 64)].astype(np.float64)
+        brute = Index(1.0)
+        brute.add(self.nodes.embedding)
+        number = min(int(self.settings.candidates or 1), len(self.nodes))
+        gaps = np.stack([np.sort(np.linalg.norm(brute.keys - one, axis=1))[number - 1] for one in some[:64]])
+        return float(np.median(gaps))
+
+    def _candidates(self, embedding: Floats) -> Pairs:
+        index = self._keys_index()
+        keys, _ = index.nearest(embedding, int(self.settings.candidates or 1))
+        keys.sort(axis=1)
+        return Pairs(np.repeat(np.arange(len(embedding)), keys.shape[1]), keys.ravel())
+
+    def _inside(self, embedding: Floats) -> Floats:
+        number = len(embedding)
+        one, other = np.repeat(np.arange(number), number), np.tile(np.arange(number), number)
+        return paired(self.distance, embedding[one], embedding[other]).reshape(number, number)
+
+    def _keys_index(self) -> Index:
+        self._index.add(self.nodes.embedding[len(self._index) :])
+        return self._index
 
 
 def new_edges(near: Nearby, new: Ints, settings: Settings) -> tuple[Ints, Ints, Floats]:

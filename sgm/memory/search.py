@@ -145,13 +145,7 @@ class Search:
 
     def measure(self, embedding: Floats, pairs: Pairs, outgoing: bool) -> Floats:
         """The distance of each pair of an embedding and a node: (m,) steps."""
-        nodes = self.nodes.embedding
-        steps = np.empty(len(pairs.query), np.float32)
-        for low in range(0, len(steps), _MOST_PAIRS):
-            part = slice(low, low + _MOST_PAIRS)
-            own, theirs = embedding[pairs.query[part]], nodes[pairs.key[part]]
-            steps[part] = paired(self.distance, *((own, theirs) if outgoing else (theirs, own)))
-        return steps
+        return measured(self.distance, self.nodes, embedding, pairs, outgoing)
 
     def keys(self, embedding: Floats) -> Floats:
         """(n, e) embeddings to (n, k) keys, checked."""
@@ -160,6 +154,28 @@ class Search:
     def probes(self, embedding: Floats, outgoing: bool) -> Floats:
         """(n, e) embeddings to (n, k) probes, checked."""
         return _checked(self.distance.probes(embedding, outgoing), len(embedding), "probes")
+
+
+def measured(distance: Any, nodes: Nodes, embedding: Floats, pairs: Pairs, outgoing: bool) -> Floats:
+    """The distance of each pair of one of (n, e) embeddings and a node: (m,) steps."""
+    known = nodes.embedding
+    steps = np.empty(len(pairs.query), np.float32)
+    for low in range(0, len(steps), _MOST_PAIRS):
+        part = slice(low, low + _MOST_PAIRS)
+        own, theirs = embedding[pairs.query[part]], known[pairs.key[part]]
+        steps[part] = paired(distance, *((own, theirs) if outgoing else (theirs, own)))
+    return steps
+
+
+def measured_both(distance: Any, nodes: Nodes, embedding: Floats, pairs: Pairs) -> tuple[Floats, Floats]:
+    """`measured` outgoing, and not: embeddings of nodes, which are all over the RAM, are looked up once."""
+    known = nodes.embedding
+    out, into = np.empty((2, len(pairs.query)), np.float32)
+    for low in range(0, len(out), _MOST_PAIRS):
+        part = slice(low, low + _MOST_PAIRS)
+        own, theirs = embedding[pairs.query[part]], known[pairs.key[part]]
+        out[part], into[part] = paired(distance, own, theirs), paired(distance, theirs, own)
+    return out, into
 
 
 def _checked(vectors: Any, number: int, name: str) -> Floats:

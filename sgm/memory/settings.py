@@ -10,6 +10,7 @@ from typing import Any
 from sgm.errors import InputError
 
 CRITERIA = ("two-way", "incoming", "outgoing", "perceptual", "uniform", "none")
+MERGE = ("two-way", "incoming", "outgoing", "perceptual")  # the criteria by which observations are merged
 SCOPES = ("neighbors", "memory")
 MOST_STEPS = 1e30  # so that thresholds, and sums of prices, stay finite in single precision
 MOST_COUNT = 2**31 - 1
@@ -35,6 +36,8 @@ class Settings:
         keep_observations: keep each node's observation, for figures and for controllers that need goal images.
         reversible: every edge can also be taken backwards, at this many times its weight; None: only where the distance
             or an episode says so.
+        candidates: distances are asked for between an observation and this many nodes whose embeddings are nearest;
+            None: between all that can be within MaxDist, so that no edge is missed.
     """
 
     criterion: str = "two-way"
@@ -48,6 +51,7 @@ class Settings:
     feature_average: float = 0.0
     keep_observations: bool = False
     reversible: float | None = None
+    candidates: int | None = None
 
     def __post_init__(self) -> None:
         """Check every field and make NumPy scalars plain."""
@@ -70,6 +74,18 @@ class Settings:
         if not isinstance(self.keep_observations, bool):
             raise InputError(f"keep_observations is {shortened(self.keep_observations)}: expected True or False")
         self._set("reversible", _factor(self.reversible))
+        if self.candidates is not None:
+            self._set("candidates", whole("candidates", self.candidates, 1, "; None misses no edge", high=MOST_COUNT))
+            merges = self.criterion in ("two-way", "incoming", "outgoing")
+            if (
+                (merges and not self.strict)
+                or self.feature_average
+                or (math.isinf(self.tau_p) and self.criterion in MERGE)
+            ):
+                raise InputError(
+                    f"candidates={self.candidates} goes with scope='neighbors', a tau_p and no feature_average; got "
+                    f"scope={self.scope!r}, tau_p={self.tau_p:g}, feature_average={self.feature_average:g}"
+                )
 
     def _set(self, name: str, value: float | None) -> None:
         object.__setattr__(self, name, value)
@@ -80,14 +96,19 @@ class Settings:
         return self.scope == "neighbors"
 
     def asdict(self) -> dict[str, Any]:
-        """The settings as JSON can hold them; the inverse of `fromdict`."""
-        return {**dataclasses.asdict(self), "tau_p": None if math.isinf(self.tau_p) else self.tau_p}
+        """The settings as JSON can hold them; the inverse of `fromdict`.
+
+        `candidates` is left out where it is None, so that earlier versions read the file.
+        """
+        values = {**dataclasses.asdict(self), "tau_p": None if math.isinf(self.tau_p) else self.tau_p}
+        return values if self.candidates is not None else {k: v for k, v in values.items() if k != "candidates"}
 
     @classmethod
     def fromdict(cls, values: Any) -> Settings:
         """Read what `asdict` wrote; InputError if it is anything else."""
         names = {field.name for field in dataclasses.fields(cls)}
-        values = {"reversible": None, **values} if isinstance(values, dict) else values  # not in files of 0.1.0
+        if isinstance(values, dict):
+            values = {"reversible": None, "candidates": None, **values}  # which files of earlier versions do not have
         if not isinstance(values, dict) or set(values) != names:
             raise InputError(f"settings are {values!r}: expected {', '.join(sorted(names))}")
         return cls(**{**values, "tau_p": off_is_infinite(values["tau_p"])})

@@ -51,6 +51,8 @@ class Stats:
         feature_size: numbers in a feature.
         observation: dtype and shape of the observations kept; None if they are not.
         attributes: dtype and shape of each attribute, by name.
+        index: how nodes near an observation are found: "every node" is asked for, or "cells", a "cover tree" or "brute
+            force" over the embeddings, which are exact too, or the so many "nearest candidates", which are not.
         bytes: of RAM for all this, plans not counted.
         file: where the memory is live; None if it is not.
         file_bytes: of that file, its log included.
@@ -79,6 +81,7 @@ class Stats:
     feature_size: int
     observation: str | None
     attributes: dict[str, str]
+    index: str
     bytes: int
     file: str | None
     file_bytes: int | None
@@ -102,9 +105,17 @@ class Stats:
 
 
 def measure(
-    nodes: Nodes, graph: Graph, planner: Planner, log: EventLog, settings: Settings, tries: int, file: Path | None
+    nodes: Nodes,
+    graph: Graph,
+    planner: Planner,
+    log: EventLog,
+    settings: Settings,
+    tries: int,
+    file: Path | None,
+    index: str,
+    held: int,
 ) -> Stats:
-    """The figures of a memory made of these."""
+    """The figures of a memory made of these, with this index, which holds so many bytes in all."""
     standing = np.flatnonzero(planner.standing())
     weights = graph.weights(standing)
     evidence = graph.evidence
@@ -137,7 +148,8 @@ def measure(
         feature_size=nodes.feature.shape[1],
         observation=None if kept is None else f"{kept.dtype} {kept.shape[1:]}",
         attributes=describe(nodes),
-        bytes=nodes.nbytes + graph.nbytes + log.nbytes,
+        index=index,
+        bytes=held,
         file=None if file is None else str(file),
         file_bytes=None if file is None else bytes_on_disk(file),
         warnings=tuple(look_at(len(nodes), given, settings, len(standing), largest)),

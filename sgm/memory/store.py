@@ -59,6 +59,7 @@ _REOPEN = "Planning and reading go on; close() the memory and reopen it with ope
 _SAFEST = "PRAGMA synchronous = EXTRA"  # while the journal mode changes a loss of power could spoil the file otherwise
 _PATIENCE = 25  # times that closing tries to be alone with the file
 _SIDECARS = ("-wal", "-journal", "-shm")
+_ROWS = 1 << 16  # rows written at once
 _EVIDENCE = "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)"
 _EDGES = "INSERT INTO edges VALUES (?, ?, ?, nullif(?, 9e999), ?)"
 _EVENTS = f"INSERT INTO events VALUES (?, ?, ?, ?, nullif(?, {NO_EPISODE}))"
@@ -650,9 +651,12 @@ def _write_nodes(connection: sqlite3.Connection, nodes: Nodes, first: int, strea
 
 
 def _write_edges(connection: sqlite3.Connection, graph: Graph, first: int) -> int:
-    rows = _edge_rows(graph, np.arange(first, len(graph)))
-    connection.executemany(_EDGES, rows.tolist())
-    return rows_crc(rows)
+    total = 0
+    for low in range(first, len(graph), _ROWS):  # rows of SQLite take many times the RAM of the edges
+        rows = _edge_rows(graph, np.arange(low, min(low + _ROWS, len(graph))))
+        connection.executemany(_EDGES, rows.tolist())
+        total += rows_crc(rows)
+    return total
 
 
 def _edge_rows(graph: Graph, edges: Ints) -> NDArray[Any]:

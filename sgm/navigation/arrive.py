@@ -41,8 +41,8 @@ class TwoWay:
     def __call__(self, rows: Ints, nodes: Ints) -> Bools:
         """(m,) rows of the batch and (m, a) nodes to (m, a) bool."""
         vectors = self._agent.localiser.vectors(rows)
-        reached, how = self._agent.memory.reached, {"over": self.over, "embedded": True}
-        columns = [reached(vectors, column, self.limit, **how) for column in nodes.T]
+        reached, over = self._agent.memory.reached, self.over
+        columns = [reached(vectors, column, self.limit, over=over, embedded=True) for column in nodes.T]
         return columns[0][:, None] if len(columns) == 1 else np.stack(columns, axis=1)
 
 

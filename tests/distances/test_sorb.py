@@ -15,8 +15,9 @@ from hypothesis import example, given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
 
 import sgm  # noqa: E402
+from sgm.controllers.d3pg import Actor  # noqa: E402
 from sgm.distances.sorb import DistributionalDistance, GoalNetworks, Shape  # noqa: E402
-from sgm.errors import InputError, StoreError  # noqa: E402
+from sgm.errors import InputError, MissingExtra, StoreError  # noqa: E402
 
 
 def make_networks(seed: int = 0, size: int = 2, hidden: int = 64, scale: float = 3.0) -> GoalNetworks:
@@ -197,3 +198,36 @@ def test_without_torch_the_error_says_what_to_install():
         done = subprocess.run([sys.executable, "-c", code.format(module)], capture_output=True, text=True)
         assert done.returncode != 0
         assert "pip install 'sparse-graphical-memory[learn]'" in done.stderr
+
+
+@given(st.integers(0, 1000), st.integers(1, 6), st.sampled_from([0.1, 3.0, 10.0]), st.sampled_from(["max", "mean"]))
+def test_compiled_pairs_and_actions_are_those_of_torch_up_to_rounding(seed, count, scale, aggregate):
+    pytest.importorskip("numba")
+    networks = make_networks(seed, scale=scale)
+    a, b = points(count, seed), points(count, seed + 1)
+    plain, compiled = (DistributionalDistance(networks, aggregate, compiled=on) for on in (False, True))
+    steps = compiled.pairs(a, b)
+    assert steps.shape == (count,) and steps.dtype == np.float32
+    np.testing.assert_allclose(steps, plain.pairs(a, b), rtol=0, atol=rounding(scale))
+    actions = Actor(networks, compiled=True)(a, b)
+    assert actions.dtype == np.float32
+    np.testing.assert_allclose(actions, Actor(networks)(a, b), rtol=0, atol=1e-3)
+
+
+def test_compiled_code_is_for_few_pairs_and_checks_what_it_is_given():
+    pytest.importorskip("numba")
+    networks = make_networks()
+    plain, compiled = DistributionalDistance(networks), DistributionalDistance(networks, compiled=True)
+    a, b = points(40), points(40, 1)
+    np.testing.assert_array_equal(compiled.pairs(a, b), plain.pairs(a, b))  # many pairs go through torch
+    np.testing.assert_array_equal(compiled(a, b), plain(a, b))
+    assert compiled.fingerprint == plain.fingerprint
+    with pytest.raises(InputError, match="NaN"):
+        compiled.pairs(np.full((1, 2), np.nan, np.float32), b[:1])
+
+
+def test_compiled_code_without_numba_says_which_extra_it_needs(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    monkeypatch.delitem(sys.modules, "sgm.distances.fast_pairs", raising=False)
+    with pytest.raises(MissingExtra, match=r"\[fast\]"):
+        DistributionalDistance(make_networks(), compiled=True)

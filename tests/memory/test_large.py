@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 import sgm
 from sgm.memory import graph, planner, searches
+from sgm.memory import memory as memory_module
 from sgm.memory.planner import MODES, Planner
 from tests.conftest import plane
+from tests.memory.searchable import Leaning
 
 pytest.importorskip("numba")
 POLICIES = ["first-failure", "guarded", "second-failure", "belief", sgm.FirstFailure(guard=True, spares=True)]
@@ -206,3 +208,35 @@ def test_the_compiled_filter_keeps_the_same_edges(seed, k, ties):
         plain = kept()
         patch.setattr(graph, "_MANY", 0)
         assert kept() == plain
+
+
+def test_plans_from_observations_go_through_the_index_where_the_distance_can_be_searched(monkeypatch):
+    random = np.random.default_rng(0)
+    points = random.uniform(0, 20, (400, 3)).astype(np.float32)
+    ends = random.uniform(0, 20, (30, 2, 3)).astype(np.float32)
+
+    def plans(many: int) -> list:
+        monkeypatch.setattr(memory_module, "MANY", many)
+        memory = sgm.SparseGraphicalMemory(Leaning(3), criterion="none", max_dist=6.0, k=6)
+        memory._planner.many = many
+        memory.extend(points)
+        assert (memory._search() is not None) == (many == 0)
+        places = memory.localise(ends[:, 0]), memory.localise(ends[:, 1], as_goals=True)
+        made = memory.plan_many(ends[:, 0], ends[:, 1])
+        for plan, (start, goal) in zip(made, ends, strict=True):
+            assert plan.asdict() == memory.plan(start, goal).asdict()
+        return [[column.tolist() for column in place] for place in places], [plan.asdict() for plan in made]
+
+    assert plans(0) == plans(10**9)
+
+
+def test_plans_can_be_prepared():
+    memory = build(200, 0)
+    memory.prepare_plans()
+    assert memory._planner._large.searches["distance"].potentials is not None
+    memory.prepare_plans(by="hops")
+    assert memory._planner._large.searches["hops"].potentials is not None
+    with pytest.raises(sgm.InputError, match="'distance', 'hops'"):
+        memory.prepare_plans(by="luck")
+    with pytest.raises(sgm.EmptyMemory):
+        sgm.SparseGraphicalMemory(memory.distance).prepare_plans()

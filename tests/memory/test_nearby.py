@@ -149,3 +149,66 @@ def test_a_batch_that_fails_leaves_the_memory_as_it_was_and_goes_on_from_there()
     memory.extend(points[200:])
     assert edge_list(memory.edges()) == edge_list(whole.edges())
     assert memory.assignment.tolist() == whole.assignment.tolist()
+
+
+class Unsearchable(Leaning):
+    """The same distance, which does not say how it can be searched."""
+
+    keys = probes = reach = None
+
+
+def curled(number=1500):
+    """Points of a plane in order of a walk that covers it."""
+    return np.random.default_rng(3).uniform(0, 20, (number, 2)).astype(np.float32)
+
+
+def test_enough_candidates_give_the_graph_that_asking_for_everything_gives():
+    points = curled()
+    settings = {"tau_p": 0.6, "tau_a": 1.2, "max_dist": 2.0}
+    exact = sgm.SparseGraphicalMemory(Unsearchable(2), **settings)
+    exact.extend(points)
+    assert exact.stats().index == "every node"
+    some = sgm.SparseGraphicalMemory(Unsearchable(2), candidates=200, **settings)
+    some.extend(points)
+    assert some.assignment.tolist() == exact.assignment.tolist()
+    assert edge_list(some.edges(False)) == edge_list(exact.edges(False))
+    assert some.stats().index == "200 nearest candidates" and some.settings.candidates == 200
+    for memory in (some, exact):
+        found = memory.audit(100)
+        assert found.edge_recall == found.merge_recall == 1.0 and found.edges == found.edges_found > 0
+
+
+def test_the_audit_says_what_few_candidates_missed():
+    memory = sgm.SparseGraphicalMemory(Unsearchable(2), candidates=4, tau_p=0.6, tau_a=1.2, max_dist=2.0, k=None)
+    memory.extend(curled())
+    found = memory.audit(10_000)
+    assert found.nodes == len(memory)
+    graph, points = memory._graph, memory.embeddings
+    table = Unsearchable(2)(points, points)
+    np.fill_diagonal(table, 99)
+    # Each edge is seen from both of its ends.
+    assert found.edges == 2 * np.count_nonzero(table < 2.0) > found.edges_found == 2 * len(graph)
+    assert found.edge_recall == found.edges_found / found.edges < 0.9
+    assert found.merge_recall is not None and 0 < found.merge_recall <= 1
+    assert found.asdict()["nodes"] == len(memory)
+
+
+@pytest.mark.parametrize("more", [{"scope": "memory"}, {"tau_p": None}, {"feature_average": 0.1}, {"candidates": 0}])
+def test_candidates_are_refused_where_they_would_mean_something_else(more):
+    with pytest.raises(sgm.InputError, match="candidates"):
+        sgm.SparseGraphicalMemory(Unsearchable(2), **{"candidates": 5, **more})
+
+
+def test_stats_say_how_nodes_are_found_and_count_the_index(monkeypatch):
+    memory = sgm.SparseGraphicalMemory(Leaning(2), tau_p=0.6, tau_a=1.2, max_dist=2.0)
+    memory.extend(curled())
+    assert memory.stats().index == "cells"
+    held = memory._nodes.nbytes + memory._graph.nbytes + memory._log.nbytes
+    assert memory.nbytes == memory.stats().bytes > held
+
+
+def test_a_file_keeps_how_many_candidates_there_are(tmp_path):
+    memory = sgm.SparseGraphicalMemory(Unsearchable(2), candidates=7, tau_p=0.6)
+    memory.extend(curled(50))
+    memory.save(tmp_path / "some.sgm")
+    assert sgm.SparseGraphicalMemory.load(tmp_path / "some.sgm", Unsearchable(2)).settings.candidates == 7

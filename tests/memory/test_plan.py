@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sgm
+from sgm.memory import fast_waypoints
 from sgm.memory.planner import Planner
 from tests.conftest import plane
 
@@ -175,6 +176,60 @@ def test_a_waypoint_is_reached_when_no_node_can_tell_the_difference(cutoff):
     expected = np.abs(table[rows] - table[memory.nodes[waypoints]]).max(axis=1) < np.float32(cutoff)
     np.testing.assert_array_equal(memory.reached(rows, waypoints, cutoff), expected)
     assert expected[:50].all() and not expected.all()
+
+
+@pytest.mark.parametrize("cutoff", [0.5, 1.0, 3.0])
+def test_over_neighbours_a_waypoint_is_reached_when_none_of_them_can_tell_the_difference(cutoff):
+    memory = build()
+    table, edges = memory.distance.matrix[:, memory.nodes], memory.edges()
+    random = np.random.default_rng(2)
+    rows, waypoints = random.integers(0, 150, 400), random.integers(0, len(memory), 400)
+    rows[:50] = memory.nodes[waypoints[:50]]
+    expected = []
+    for row, waypoint in zip(rows, waypoints, strict=True):
+        ends = edges.target[edges.source == waypoint], edges.source[edges.target == waypoint]
+        asked = np.concatenate([[waypoint], *ends])
+        gaps = np.abs(table[row, asked] - table[memory.nodes[waypoint], asked])
+        expected.append(gaps.max() < np.float32(cutoff))
+    found = memory.reached(rows, waypoints, cutoff, over="neighbours")
+    np.testing.assert_array_equal(found, expected)
+    assert not (memory.reached(rows, waypoints, cutoff) & ~found).any()  # who passes over all passes over some
+    memory.remove(int(edges.source[0]), int(edges.target[0]))  # a removed edge goes on counting
+    np.testing.assert_array_equal(memory.reached(rows, waypoints, cutoff, over="neighbours"), expected)
+    with pytest.raises(sgm.InputError, match="'neighbours'"):
+        memory.reached(rows, waypoints, over="some")
+
+
+class Slanted:
+    """A quasimetric of the plane, observations are points; `triangle` says so or not."""
+
+    def __init__(self, triangle: bool) -> None:
+        self.triangle = triangle
+
+    def embed(self, observations):
+        return np.asarray(observations, np.float32)
+
+    def __call__(self, starts, goals):
+        gap = goals[None].astype(np.float64) - starts[:, None]
+        return (np.linalg.norm(gap, axis=2) + np.maximum(gap[..., 0], 0)).astype(np.float32)
+
+
+@given(st.integers(0, 10_000), st.sampled_from([0.3, 1.0, 2.0]))
+def test_the_triangle_inequality_and_neighbours_change_no_answer(seed, cutoff):
+    random = np.random.default_rng(seed)
+    points = random.uniform(0, 12, (80, 2)).astype(np.float32)
+    waypoints = random.integers(0, 80, 60)
+    places = points[waypoints] + random.normal(size=(60, 2)).astype(np.float32) * cutoff
+    answers = []
+    with pytest.MonkeyPatch.context() as patch:
+        for triangle, many in ((False, 10**9), (True, 10**9), (False, 0), (True, 0)):
+            patch.setattr(fast_waypoints, "_MANY", many)
+            memory = sgm.SparseGraphicalMemory(Slanted(triangle), criterion="none", max_dist=3.0, k=4)
+            memory.extend(points)
+            answers.append(memory.reached(places, waypoints, cutoff).tolist())
+            memory.add(points[0] + 0.5)
+            assert memory.reached(points[:5], np.arange(5), cutoff).all()
+    assert answers[0] == answers[1] == answers[2] == answers[3]
 
 
 @given(st.integers(0, 10_000), st.lists(st.sampled_from(["fail", "succeed", "restore", "add", "filter"]), max_size=25))

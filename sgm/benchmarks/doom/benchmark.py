@@ -48,7 +48,7 @@ class Buffer(NamedTuple):
     episodes: NDArray[np.int64]  # (n,) the random episode of each frame
     poses: NDArray[np.float32]  # (n, 3) true x and y, map units, and heading, degrees
     embeddings: NDArray[np.float32]  # (n, e) of the learned distance
-    table: Any  # WindowDistance between all frames
+    table: Any  # WindowDistance or WindowBlocks between all frames
 
     def features(self, frames: Any) -> NDArray[np.float32]:
         """Embeddings of these frame numbers, in which perceptual consistency is judged."""
@@ -94,14 +94,14 @@ def explore_buffer(piece: Piece) -> Buffer:
 
 def compare(piece: Piece, rollouts: Any) -> Buffer:
     """Embed and compare the frames of random episodes."""
-    from sgm.distances.window import WindowDistance, window_table
+    from sgm.distances.window_blocks import window_distance
 
     distance = piece.networks[0]
     count, length = rollouts.frames.shape[:2]
     frames = rollouts.frames.reshape(-1, *rollouts.frames.shape[2:])
     episodes = np.repeat(np.arange(count), length)
     embeddings = distance.embed(frames)
-    table = WindowDistance(window_table(distance, embeddings, episodes, **WINDOW))
+    table = window_distance(distance, embeddings, episodes, **WINDOW)
     return Buffer(frames, episodes, rollouts.poses.reshape(-1, 3), embeddings, table)
 
 

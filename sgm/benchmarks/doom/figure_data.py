@@ -17,6 +17,7 @@ from sgm.benchmarks.seeds import Purpose
 ALIASED = 600.0  # map units that an aliased pair is apart at least
 SHOWN = 23  # images of a plan
 _DENSE = 2_000_000  # edges of the dense graph whose lengths are kept
+_ROWS = 1 << 15  # frames whose edges are looked at, about; all of them if there are no more
 
 
 def is_written(piece: Piece) -> bool:
@@ -43,7 +44,10 @@ def _lengths(buffer: Any, memories: dict[str, sgm.SparseGraphicalMemory]) -> dic
     """True lengths of edges after each stage, map units."""
     from .benchmark import BUILD
 
-    near = np.argwhere(buffer.table.matrix <= BUILD["max_dist"] / buffer.table.step)
+    limit, count = BUILD["max_dist"] / buffer.table.step, len(buffer.poses)
+    rows = range(0, count, max(1, count // _ROWS))
+    columns = [np.flatnonzero(buffer.table.row(row) <= limit) for row in rows]
+    near = np.stack([np.repeat(rows, [len(some) for some in columns]), np.concatenate(columns)], axis=1)
     near = near[near[:, 0] != near[:, 1]]
     share = max(1, -(-len(near) // _DENSE))
     ends = buffer.poses[near[::share], :2].astype(np.float64)
@@ -68,7 +72,7 @@ def _reference(piece: Piece) -> dict[str, Any]:
         "reference": buffer.frames[frame],
         "reference_pose": buffer.poses[frame],
         "steps": piece.networks[0](buffer.embeddings[frame : frame + 1], buffer.embeddings)[0],
-        "steps_window": buffer.table.matrix[frame] * buffer.table.step,
+        "steps_window": buffer.table.row(frame) * buffer.table.step,
         "threshold": BUILD["max_dist"],
     }
 
@@ -78,7 +82,7 @@ def _aliased(buffer: Any) -> dict[str, Any]:
     best = (np.inf, 0, 0, 0.0)
     for row in range(len(buffer.frames)):
         apart = np.hypot(*(buffer.poses[:, :2] - buffer.poses[row, :2]).T)
-        levels = np.where(apart >= ALIASED, buffer.table.matrix[row], np.inf)
+        levels = np.where(apart >= ALIASED, buffer.table.row(row), np.inf)
         other = int(levels.argmin())
         if levels[other] < best[0]:
             best = (float(levels[other]), row, other, float(apart[other]))
