@@ -19,6 +19,7 @@ from .figures import FALSE
 ALIASED = 600.0  # map units that an aliased pair is apart at least
 SHOWN = 23  # images of a plan
 _DENSE = 2_000_000  # edges of the dense graph whose lengths are kept
+_ROWS = 1_000  # of the table that are looked at at once
 
 
 def is_written(piece: Piece) -> bool:
@@ -47,7 +48,9 @@ def _lengths(buffer: Any, memories: dict[str, sgm.SparseGraphicalMemory]) -> dic
     """True lengths of edges after each stage, map units."""
     from .benchmark import BUILD
 
-    near = np.argwhere(buffer.table.matrix <= BUILD["max_dist"] / buffer.table.step)
+    matrix, longest = buffer.table.matrix, BUILD["max_dist"] / buffer.table.step
+    blocks = range(0, len(matrix), _ROWS)  # the whole comparison would take as much memory as the table
+    near = np.concatenate([np.argwhere(matrix[row : row + _ROWS] <= longest) + np.array([row, 0]) for row in blocks])
     near = near[near[:, 0] != near[:, 1]]
     share = max(1, -(-len(near) // _DENSE))
     ends = buffer.poses[near[::share], :2].astype(np.float64)
