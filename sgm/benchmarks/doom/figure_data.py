@@ -84,12 +84,13 @@ def _reference(piece: Piece) -> dict[str, Any]:
 def _aliased(buffer: Any) -> dict[str, Any]:
     """The two images that look nearest to each other of all that are far apart."""
     best = (np.inf, 0, 0, 0.0)
-    for row in range(len(buffer.frames)):
-        apart = np.hypot(*(buffer.poses[:, :2] - buffer.poses[row, :2]).T)
-        levels = np.where(apart >= ALIASED, buffer.table.matrix[row], np.inf)
-        other = int(levels.argmin())
-        if levels[other] < best[0]:
-            best = (float(levels[other]), row, other, float(apart[other]))
+    for row, levels in enumerate(buffer.table.matrix):
+        nearer = np.flatnonzero(levels < best[0])  # few, once something is found
+        apart = np.hypot(*(buffer.poses[nearer, :2] - buffer.poses[row, :2]).T)
+        nearer, apart = nearer[apart >= ALIASED], apart[apart >= ALIASED]
+        if len(nearer):
+            other = int(levels[nearer].argmin())
+            best = (float(levels[nearer[other]]), row, int(nearer[other]), float(apart[other]))
     level, one, other, units = best
     if level == np.inf:
         return {}
