@@ -24,6 +24,7 @@ from .tables import NONE, Cell, Pooled, Table, episodes_text, rounded, seeds_tex
 
 SPEED_COMMAND = "python -m speed.navigation --out results/navigation"
 PAPER_POLICY = "first-failure"
+_QUOTED = {method for method, _ in LEVELS}
 _CRITERIA = (*ABLATION, "both", "consptm")  # the last two are not in the paper's table
 _SUCCESS_NOTE = (
     "In brackets: the Wilson 95 % interval over the episodes of all seeds together. Mean over seeds: ± is its standard "
@@ -96,28 +97,39 @@ def main_results(found: Found) -> Printed:
 
 def doom_levels(found: Found) -> Printed:
     """Table 2: success in ViZDoom by how far the goal is."""
-    heads = ["Method", "Cleanup steps", "Seeds × episodes", "Easy", "Medium"]
+    heads = ["Method", "Explored", "Cleanup steps", "Seeds × episodes", "Easy", "Medium"]
     heads += ["Hard", "Overall", "Mean over seeds", "Paper: easy / medium / hard", "Paper: overall"]
     benchmark, used, missing, parts = load("doom"), found.of("doom"), _Missing(found), []
     order = list(benchmark.methods)
     for environment in dict.fromkeys(item.group.environment for item in used) or [benchmark.label]:
-        every = [stage for item in used if item.group.environment == environment for stage in item.stages]
-        stages = {(stage.method, stage.cleanup_steps): stage for stage in every}
-        cleaned = {method for method, steps in {*stages, *LEVELS} if steps}
+        mine = [item for item in used if item.group.environment == environment]
+        stages = {(stage.method, stage.cleanup_steps): stage for item in mine for stage in item.stages}
+        explored = {item.group.method: _explored(item) for item in mine}
+        # A map on which nothing of the paper was run is not short of it.
+        wanted = {*stages, *(LEVELS if not mine or any(method in _QUOTED for method, _ in stages) else ())}
+        cleaned = {method for method, steps in wanted if steps}
         lines = []
-        for method, steps in sorted({*stages, *LEVELS}, key=lambda key: (_place(order, key[0]), key)):
+        for method, steps in sorted(wanted, key=lambda key: (_place(order, key[0]), key)):
             stage, name = stages.get((method, steps)), label("doom", method)
             if stage is None:
                 missing.add("doom", f"{name}{f' after {steps:,} steps' if steps else ''}{_where(environment)}")
             shown = rounded(steps if method in cleaned else None)
-            lines.append(cells(name, shown, *_level_texts(stage), *_quoted_levels(method, steps)))
+            spent = rounded(explored.get(method)) if stage is None or stage.rows[0].get("nodes") else NONE
+            lines.append(cells(name, spent, shown, *_level_texts(stage), *_quoted_levels(method, steps)))
         parts.append(Table(heads, lines, environment))
     notes = [
         "Easy, medium and hard: start and goal up to 200, 400 and 600 map units apart. The paper's dense oracle is in "
         "its appendix.",
+        "Explored: environment steps of random exploration that the memory is built from; the paper's are 20,100.",
         _SUCCESS_NOTE,
     ]
     return missing.printed("Table 2: ViZDoom by level", parts, notes, used)
+
+
+def _explored(series: Series) -> int | None:
+    """Environment steps that the memories of a ViZDoom run are built from, if its settings say so."""
+    episodes, steps = (series.run.settings.get(name) for name in ("buffer_episodes", "buffer_steps"))
+    return episodes * steps if isinstance(episodes, int) and isinstance(steps, int) else None
 
 
 def ablation(found: Found) -> Printed:

@@ -208,11 +208,12 @@ def shrunk(png: bytes, most: int = LARGEST_FILE) -> bytes:
 # -- figures -----------------------------------------------------------------------------------------------------
 
 
-def success_curves(path: Path, curves: Mapping[tuple[str, str], Sequence[Curve]]) -> None:
+def success_curves(path: Path, curves: Mapping[tuple[str, str], Sequence[Curve]], steps: str = "cleanup steps") -> None:
     """Success against cleanup steps, with 95 % bands and the paper's values as hollow diamonds.
 
     Args:
         path: of the figure.
+        steps: what the steps are, if not of cleanup alone.
         curves: those of each panel, by the title of its column and that of its row. If any curve has `connected`, a
             lowest row shows it.
     """
@@ -242,7 +243,7 @@ def success_curves(path: Path, curves: Mapping[tuple[str, str], Sequence[Curve]]
                 panels[-1, column], next((curves[name, row] for row in rows if curves.get((name, row))), ())
             )
         panels[0, column].set_title(name, fontsize=12)
-        panels[-1, column].set_xlabel("cleanup steps")
+        panels[-1, column].set_xlabel(steps)
     for row, other in enumerate(rows):
         panels[row, 0].set_ylabel(f"success, %\n{other}" if len(rows) > 1 else "success, %")
     for axes in panels.flat:

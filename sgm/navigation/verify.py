@@ -207,7 +207,7 @@ def _sigmoid(values: Floats) -> Floats:
 def verify_edges(
     memory: SparseGraphicalMemory, poses: ArrayLike, embeddings: ArrayLike, episodes: ArrayLike, **how: Any
 ) -> Verification:
-    """`verify` for all edges of a memory; pairs are the observations that its nodes keep, each pair once.
+    """`verify` for the edges of a memory that stand; pairs are the observations that its nodes keep, each pair once.
 
     Args:
         memory: built from the whole exploration in one order, so that node i keeps observation `memory.nodes[i]`.
@@ -216,7 +216,7 @@ def verify_edges(
         episodes: likewise.
         how: the other settings of `verify`.
     """
-    edges, kept = memory.edges(filtered=False), memory.nodes
+    edges, kept = memory.edges(), memory.nodes
     ends = np.sort(np.stack([kept[edges.source], kept[edges.target]], axis=1), axis=1)
     return verify(np.unique(ends, axis=0), poses, embeddings, episodes, **how)
 
@@ -226,7 +226,7 @@ def remove_doubtful(memory: SparseGraphicalMemory, found: Verification, *, below
 
     They are removed by hand, as events of the memory: `memory.restore()` brings them back.
     """
-    edges, odds = memory.edges(filtered=False), edge_posteriors(memory, found)
+    edges, odds = memory.edges(), edge_posteriors(memory, found)
     with memory.group():
         return sum(memory.remove(int(edges.source[i]), int(edges.target[i])) for i in np.flatnonzero(odds < below))
 
@@ -238,7 +238,7 @@ def record_doubts(memory: SparseGraphicalMemory, found: Verification, *, tries: 
     policy "belief", which then plans around doubtful edges until cleanup has tried them; the policy "first-failure"
     removes every edge that a failure is recorded of.
     """
-    edges, odds = memory.edges(filtered=False), edge_posteriors(memory, found)
+    edges, odds = memory.edges(), edge_posteriors(memory, found)
     number = np.rint(tries * (2 * odds - 1)).astype(np.int64)
     times = np.abs(number)
     each = np.repeat(np.arange(len(odds)), times)
@@ -247,8 +247,8 @@ def record_doubts(memory: SparseGraphicalMemory, found: Verification, *, tries: 
 
 
 def edge_posteriors(memory: SparseGraphicalMemory, found: Verification) -> Floats:
-    """(edges,) posterior of each of `memory.edges(filtered=False)`; InputError if one was not verified."""
-    edges, kept = memory.edges(filtered=False), memory.nodes
+    """(edges,) posterior of each of `memory.edges()`; InputError if one was not verified."""
+    edges, kept = memory.edges(), memory.nodes
     ends = np.sort(np.stack([kept[edges.source], kept[edges.target]], axis=1), axis=1)
     size = int(max(ends.max(initial=0), found.pairs.max(initial=0))) + 1
     keys, asked = found.pairs.min(axis=1) * size + found.pairs.max(axis=1), ends[:, 0] * size + ends[:, 1]

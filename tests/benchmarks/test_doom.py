@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import sgm
+from sgm.benchmarks.doom.figure_data import is_true
 from sgm.benchmarks.doom.settings import DoomSettings
 from sgm.cli import main
 from sgm.envs.doom import mazes as doom_mazes
@@ -85,7 +86,9 @@ def test_another_setting_is_refused(folder, capsys):
         (["--map", "MAP02"], "--wad"),
         (["--tasks", "0"], "tasks"),
         (["--pretrained", "--warm-start"], "not both"),
-        (["--pretrained", "--maze-seed", "3"], "default maze"),
+        (["--budget", "1000"], "expected both"),
+        (["--budget", "1000", "--exploration", "1.5"], "up to 1"),
+        (["--budget", "1000", "--exploration", "0.1"], "less than an episode"),
         (["--size", "320", "240", "--quick"], "160"),
         (["--warm-start", "--distance", "closeness"], "contrastive"),
         (["--pretrained", "--encoder", "resnet18"], "contrastive"),
@@ -94,6 +97,60 @@ def test_another_setting_is_refused(folder, capsys):
 def test_errors_say_what_to_do(given, message, tmp_path, capsys):
     assert main(["run", "doom", *given, "--out", str(tmp_path / "run")]) == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_budget_is_split_between_exploring_and_cleanup():
+    settings = DoomSettings(budget=134_000, exploration=0.3)
+    assert (settings.buffer_episodes, settings.cleanup_steps, settings.checkpoints) == (201, 93_800, (54_000,))
+    all_of_it = DoomSettings(budget=40_000, exploration=1.0)
+    assert (all_of_it.buffer_episodes, all_of_it.cleanup_steps, all_of_it.checkpoints) == (200, 0, ())
+    assert DoomSettings(budget=134_000, exploration=20_000 / 134_000).buffer_episodes == 100
+
+
+def test_verified_memories_and_their_variants_run_zero_shot_on_another_map(wad, tmp_path, capsys):
+    methods = ["verified", "both-ways", "verified-one-way", "verified-no-chains", "verified-uniform", "verified-prior"]
+    command = ["run", "doom", "--quick", "--pretrained", "--wad", str(wad), "--out", str(tmp_path), "--no-progress"]
+    command += [
+        "--budget",
+        "1000",
+        "--exploration",
+        "0.9",
+        "--checkpoints",
+        "50",
+        "--tasks",
+        "2",
+        "--buffer-steps",
+        "90",
+    ]
+    assert main([*command, "--methods", *methods]) == 0
+    said = capsys.readouterr().out
+    assert "warning: the weights that come with the package are of the default maze" in said
+    assert said.index("warning") < said.index("across rollouts") < said.index("exploring, 10 episodes")
+    assert said.count("<Verification") == 5
+    rows = json.loads((tmp_path / "results.json").read_text())["rows"]
+    assert {(row["method"], row["cleanup_steps"]) for row in rows} == {
+        (method, steps) for method in methods for steps in (0, 50, 100)
+    }
+    edges = {row["method"]: row["edges"] for row in rows if not row["cleanup_steps"]}
+    assert edges["verified"] < edges["both-ways"] and edges["verified-one-way"] < edges["verified"]
+    nodes = {row["method"]: row["nodes"] for row in rows}
+    assert nodes["verified"] == nodes["verified-uniform"] == nodes["both-ways"]
+    memory = sgm.SparseGraphicalMemory.load(tmp_path / "seed0" / "verified" / "memory.sgm", None)
+    assert memory.settings.reversible == 1.2 and len(memory.removed().source) > 0
+    images = np.load(tmp_path / "seed0" / "images.npz")
+    if "strip" in images:
+        poses = memory.attributes["pose"]
+        for image, pose in zip(images["strip"], images["strip_poses"], strict=True):
+            row = np.flatnonzero((poses == pose).all(axis=1))[0]
+            assert (memory.attributes["image"][row] == image).all()
+
+
+def test_a_plan_is_true_if_its_legs_are_short_and_meet_no_wall():
+    walls = np.array([[[50.0, -10.0], [50.0, 10.0]]])
+    assert is_true(np.array([[0.0, 0.0], [40.0, 0.0], [40.0, 150.0]]), walls)
+    assert not is_true(np.array([[0.0, 0.0], [100.0, 0.0]]), walls)
+    assert is_true(np.array([[0.0, 20.0], [100.0, 20.0]]), walls)
+    assert not is_true(np.array([[0.0, 20.0], [100.0, 20.0], [100.0, 250.0]]), walls)
 
 
 def test_unknown_methods_are_refused():

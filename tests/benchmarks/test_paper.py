@@ -236,6 +236,18 @@ def test_table_2_has_a_part_for_every_map(tmp_path):
     assert [table.title for table in paper_tables.doom_levels(find([tmp_path])).parts] == ["doom:maze0", "doom:other"]
 
 
+def test_table_2_says_how_much_was_explored_and_asks_for_the_papers_methods_only_where_one_of_them_was_run(tmp_path):
+    put(tmp_path / "runs" / "a", [levelled("sptm+sgm", 80, 50, 20)], buffer_episodes=100, buffer_steps=200)
+    put(tmp_path / "runs" / "b", [levelled("verified", 90, 85, 80)], buffer_episodes=200, buffer_steps=200)
+    elsewhere = [{**levelled("verified", 70, 60, 50), "environment": "doom:maze7"}]
+    put(tmp_path / "runs" / "c", elsewhere, buffer_episodes=300, buffer_steps=200)
+    printed = paper_tables.doom_levels(find([tmp_path / "runs"]))
+    first, second = (lines_of(printed, part) for part in (0, 1))
+    explored = {line["Method"]: line["Explored"] for line in first if line["Overall"] != "–"}
+    assert explored == {"SPTM + SGM": "20,000", "ours, verified": "40,000"}
+    assert len(first) > 6 and [(line["Method"], line["Explored"]) for line in second] == [("ours, verified", "60,000")]
+
+
 def test_rows_without_levels_have_their_overall_success_only(tmp_path):
     put(tmp_path, [row(DOOM, "sptm", 120, episodes=300)])
     line = next(line for line in lines_of(paper_tables.doom_levels(find([tmp_path]))) if line["Method"] == "SPTM")

@@ -191,11 +191,11 @@ def built():
 
 def test_doubtful_edges_of_a_memory_are_removed_as_events(built, tmp_path):
     world, memory, found = built
-    before, edges = false_share(world, memory), len(memory.edges(filtered=False).source)
+    before, edges = false_share(world, memory), len(memory.edges().source)
     memory.save(tmp_path / "m.sgm")
     with sgm.SparseGraphicalMemory.open(tmp_path / "m.sgm", memory.distance) as live:
         removed = remove_doubtful(live, found)
-        assert removed and len(live.edges(filtered=False).source) == edges - removed
+        assert removed and len(live.edges().source) == edges - removed
         assert before > 0.02 and false_share(world, live) < 0.35 * before
         assert set(live.events().kind) == {"removed"} and len(live.events().kind) == removed
     again = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", memory.distance)

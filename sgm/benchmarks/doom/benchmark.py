@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from sgm.benchmarks.ground_truth import edge_lengths, share_over
 from sgm.benchmarks.results import read_quality
 from sgm.benchmarks.seeds import Purpose
 from sgm.benchmarks.shown import Shown
-from sgm.navigation import PolicyAgent, View, agents
+from sgm.navigation import PolicyAgent, View, agents, record_doubts, remove_doubtful, verify_edges
 from sgm.navigation.beside import Floor
 
 from . import figure_data
@@ -38,6 +39,8 @@ AGENT: dict[str, Any] = {
     "leak": 0.1,
     "hops": 1,
 }
+VERIFY: dict[str, Any] = {"drift": 1.0}  # dead reckoning knows nothing of walls
+BELIEF = sgm.Belief(max_steps=float(AGENT["max_steps"]))
 CLEANUP_EPISODE = 200
 
 
@@ -49,6 +52,7 @@ class Buffer(NamedTuple):
     poses: NDArray[np.float32]  # (n, 3) true x and y, map units, and heading, degrees
     embeddings: NDArray[np.float32]  # (n, e) of the learned distance
     table: Any  # WindowDistance or WindowBlocks between all frames
+    track: NDArray[np.float64]  # (n, 3) x and y, map units, and heading, radians, by the actions alone
 
     def features(self, frames: Any) -> NDArray[np.float32]:
         """Embeddings of these frame numbers, in which perceptual consistency is judged."""
@@ -95,6 +99,7 @@ def explore_buffer(piece: Piece) -> Buffer:
 def compare(piece: Piece, rollouts: Any) -> Buffer:
     """Embed and compare the frames of random episodes."""
     from sgm.distances.window_blocks import window_distance
+    from sgm.envs.doom.motion import reckon
 
     distance = piece.networks[0]
     count, length = rollouts.frames.shape[:2]
@@ -102,7 +107,8 @@ def compare(piece: Piece, rollouts: Any) -> Buffer:
     episodes = np.repeat(np.arange(count), length)
     embeddings = distance.embed(frames)
     table = window_distance(distance, embeddings, episodes, **WINDOW)
-    return Buffer(frames, episodes, rollouts.poses.reshape(-1, 3), embeddings, table)
+    track = reckon(rollouts.actions).reshape(-1, 3)
+    return Buffer(frames, episodes, rollouts.poses.reshape(-1, 3), embeddings, table, track)
 
 
 def _build(piece: Piece, criterion: str, size: int | None = None, **settings: Any) -> sgm.SparseGraphicalMemory:
@@ -132,11 +138,42 @@ def build_dense(piece: Piece) -> sgm.SparseGraphicalMemory:
 
 def build_ours(piece: Piece) -> sgm.SparseGraphicalMemory:
     """Our memory: episodes are kept together, their steps count as successes, and edges go when belief in them does."""
-    episodes = piece.buffer.episodes
-    memory = _build(piece, "two-way", episodes=episodes, policy=sgm.Belief(max_steps=float(AGENT["max_steps"])))
-    node = memory.assignment
+    memory = _build(piece, "two-way", episodes=piece.buffer.episodes, policy=BELIEF)
+    _count_steps(piece, memory)
+    return memory
+
+
+def _count_steps(piece: Piece, memory: sgm.SparseGraphicalMemory) -> None:
+    """Record every step of the exploration as a success of the edge that it went along."""
+    episodes, node = piece.buffer.episodes, memory.assignment
     went = (episodes[1:] == episodes[:-1]) & (node[1:] != node[:-1]) & (node[1:] >= 0) & (node[:-1] >= 0)
     memory.record_many(node[:-1][went], node[1:][went], np.ones(int(went.sum()), np.bool_))
+
+
+def build_verified(
+    piece: Piece, *, reversible: bool = True, verified: str = "removed", chained: bool = True, uniform: bool = False
+) -> sgm.SparseGraphicalMemory:
+    """Our memory with edges both ways, without those that the agent's own motion contradicts.
+
+    Args:
+        piece: whose buffer it is built from.
+        reversible: edges can be taken backwards.
+        verified: what doubtful edges are: "removed", "doubted" (failures are recorded of them), or "kept".
+        chained: consecutive observations of an episode are joined.
+        uniform: a uniform subsample with as many nodes as two-way consistency keeps.
+    """
+    settings: dict[str, Any] = {"policy": BELIEF, "reversible": 1.2 if reversible else None}
+    size = len(_build(piece, "two-way")) if uniform else None
+    # A uniform subsample leaves out observations, so that consecutive nodes are several steps apart.
+    episodes = piece.buffer.episodes if chained else None
+    memory = _build(piece, "uniform" if uniform else "two-way", size=size, episodes=episodes, **settings)
+    if chained:
+        _count_steps(piece, memory)
+    if verified != "kept":
+        buffer = piece.buffer
+        found = verify_edges(memory, buffer.track, buffer.embeddings, buffer.episodes, **VERIFY)
+        use = remove_doubtful if verified == "removed" else record_doubts
+        piece.say(f"{found!r}, {found.true_share:.1%} of those across episodes true; {use(memory, found):,} {verified}")
     return memory
 
 
@@ -151,7 +188,7 @@ def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean:
     controller.random = piece.random
     if memory is None:
         return PolicyAgent(controller)
-    make = agents.ours if method.startswith("ours") else agents.sptm
+    make = agents.sptm if method in ("sptm", "dense", "sptm+sgm") else agents.ours
     return make(memory, controller, distance=distance, embedding="embedding", target="image", clean=clean, **AGENT)
 
 
@@ -196,6 +233,13 @@ SHOWN = Shown(
     view=view,
     stream=lambda piece, _: np.arange(len(piece.buffer.frames)),
 )
+
+
+def _variant(label: str, **how: Any) -> Method:
+    """The method "verified" with one part changed."""
+    return Method(f"ours, verified: {label}", build=partial(build_verified, **how), policy="belief", goals="active")
+
+
 BENCHMARK = Benchmark(
     name="doom",
     robots="engines",
@@ -215,6 +259,12 @@ BENCHMARK = Benchmark(
         "sptm+sgm": Method("SPTM + SGM", build=build_sgm, policy="first-failure"),
         "ours": Method("ours", build=build_ours, policy="belief", goals="active"),
         "ours-random-goals": Method("ours, random goals", build=build_ours, policy="belief"),
+        "verified": Method("ours, verified", build=build_verified, policy="belief", goals="active"),
+        "both-ways": _variant("not verified", verified="kept"),
+        "verified-one-way": _variant("one way", reversible=False),
+        "verified-no-chains": _variant("no temporal edges", chained=False),
+        "verified-uniform": _variant("uniform nodes", uniform=True),
+        "verified-prior": _variant("verification as evidence", verified="doubted"),
     },
     environment=lambda piece: piece.settings.environment,
     world=lambda piece: piece.settings.load_map(),
@@ -231,6 +281,7 @@ BENCHMARK = Benchmark(
     distance=lambda piece: (piece.buffer.table, piece.buffer.features),
     agent=make_agent,
     agent_settings={**BUILD, **WINDOW, **AGENT, "temperature": TEMPERATURE},
+    added={"budget": None, "exploration": None},
     facts=facts,
     breakdown=by_level,
     summary=lambda out, _: {"quality": read_quality(out / "networks")},

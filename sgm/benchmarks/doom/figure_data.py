@@ -14,6 +14,8 @@ from sgm.benchmarks.ground_truth import edge_lengths
 from sgm.benchmarks.results import write_arrays, write_json
 from sgm.benchmarks.seeds import Purpose
 
+from .figures import FALSE
+
 ALIASED = 600.0  # map units that an aliased pair is apart at least
 SHOWN = 23  # images of a plan
 _DENSE = 2_000_000  # edges of the dense graph whose lengths are kept
@@ -30,13 +32,15 @@ def write(piece: Piece) -> None:
     """Write lengths.npz, images.npz and episode.json into a seed's folder."""
     memories = {
         method: piece.load(path)
-        for method in ("sptm+sgm", "ours")
+        for method in ("sptm+sgm", "ours", "verified")
         if (path := piece.folder / method / "memory.sgm").exists()
     }
     write_arrays(piece.folder / "lengths.npz", _lengths(piece.buffer, memories))
     chosen = {"poses": piece.buffer.poses, **_reference(piece), **_aliased(piece.buffer)}
-    if "ours" in memories:
-        chosen |= _episode(piece, memories["ours"])
+    for method in ("verified", "ours"):
+        if method in memories:
+            chosen |= _episode(piece, method, memories[method])
+            break
     write_arrays(piece.folder / "images.npz", chosen)
 
 
@@ -57,8 +61,9 @@ def _lengths(buffer: Any, memories: dict[str, sgm.SparseGraphicalMemory]) -> dic
         for stage, edges in (("two-way", memory.edges(filtered=False)), ("filtered", standing)):
             found[stage] = np.concatenate([edge_lengths(part, poses) for part in (edges, removed)])
         found["cleaned"] = edge_lengths(standing, poses)
-    if (memory := memories.get("ours")) is not None:
-        found["ours"] = edge_lengths(memory.edges(), memory.attributes["pose"])
+    for method in ("ours", "verified"):
+        if (memory := memories.get(method)) is not None:
+            found[method] = edge_lengths(memory.edges(), memory.attributes["pose"])
     return {name: lengths.astype(np.float32) for name, lengths in found.items()}
 
 
@@ -81,11 +86,13 @@ def _aliased(buffer: Any) -> dict[str, Any]:
     """The two images that look nearest to each other of all that are far apart."""
     best = (np.inf, 0, 0, 0.0)
     for row in range(len(buffer.frames)):
-        apart = np.hypot(*(buffer.poses[:, :2] - buffer.poses[row, :2]).T)
-        levels = np.where(apart >= ALIASED, buffer.table.row(row), np.inf)
-        other = int(levels.argmin())
-        if levels[other] < best[0]:
-            best = (float(levels[other]), row, other, float(apart[other]))
+        levels = buffer.table.row(row)
+        nearer = np.flatnonzero(levels < best[0])  # few, once something is found
+        apart = np.hypot(*(buffer.poses[nearer, :2] - buffer.poses[row, :2]).T)
+        nearer, apart = nearer[apart >= ALIASED], apart[apart >= ALIASED]
+        if len(nearer):
+            other = int(levels[nearer].argmin())
+            best = (float(levels[nearer[other]]), row, int(nearer[other]), float(apart[other]))
     level, one, other, units = best
     if level == np.inf:
         return {}
@@ -97,14 +104,17 @@ def _aliased(buffer: Any) -> dict[str, Any]:
     }
 
 
-def _episode(piece: Piece, memory: sgm.SparseGraphicalMemory) -> dict[str, Any]:
-    """One hard episode that succeeds, and what is seen along its first plan."""
+def _episode(piece: Piece, method: str, memory: sgm.SparseGraphicalMemory) -> dict[str, Any]:
+    """One hard episode that succeeds, if possible after a plan whose every leg is true, and what is seen along it."""
     from sgm.envs.doom.env import LEVELS, Tasks
 
     level = {"hard": LEVELS["hard"]}
     tasks = Tasks.draw(piece.world, piece.settings.engines, piece.seed_for(Purpose.EPISODE), level)
-    traces = rollout(piece.make_agent("ours", memory), piece.env, tasks, traces=len(tasks)).traces
-    place = next((place for place, trace in enumerate(traces) if trace.success and trace.plans), 0)
+    traces = rollout(piece.make_agent(method, memory), piece.env, tasks, traces=len(tasks)).traces
+    walls, poses = piece.world.segments[piece.world.solid], memory.attributes["pose"]
+    good = [place for place, trace in enumerate(traces) if trace.success and trace.plans]
+    true = [place for place in good if is_true(poses[traces[place].plans[0][1], :2], walls)]
+    place = next(iter([*true, *good]), 0)
     trace = traces[place]
     write_json(piece.folder / "episode.json", trace.asdict())
     if not trace.plans:
@@ -113,7 +123,26 @@ def _episode(piece: Piece, memory: sgm.SparseGraphicalMemory) -> dict[str, Any]:
     shown = plan[np.unique(np.linspace(0, len(plan) - 1, min(len(plan), SHOWN)).round().astype(int))]
     piece.env.reset(options={"starts": tasks.starts, "goals": tasks.goals})
     return {
-        "strip": piece.buffer.frames[shown],
-        "strip_poses": piece.buffer.poses[shown],
+        "strip": memory.attributes["image"][shown],
+        "strip_poses": poses[shown],
         "strip_goal": piece.env.goal_seen[place].copy(),
     }
+
+
+def is_true(way: NDArray[Any], walls: NDArray[Any]) -> bool:
+    """Whether no leg between the (n, 2) places of a plan is false by its length, or leads through a (w, 2, 2) wall."""
+    legs = np.stack([way[:-1], way[1:]], axis=1).astype(np.float64)
+    if (np.hypot(*(legs[:, 1] - legs[:, 0]).T) > FALSE).any():
+        return False
+    one, other = legs[:, None, 0], legs[:, None, 1]
+    begin, end = walls[None, :, 0], walls[None, :, 1]
+    crossed = (_side(one, other, begin) * _side(one, other, end) < 0) & (
+        _side(begin, end, one) * _side(begin, end, other) < 0
+    )
+    return not crossed.any()
+
+
+def _side(one: NDArray[Any], other: NDArray[Any], point: NDArray[Any]) -> NDArray[np.float64]:
+    """On which side of the line from one point to another a third one is: the sign."""
+    ahead, aside = other - one, point - one
+    return np.asarray(ahead[..., 0] * aside[..., 1] - ahead[..., 1] * aside[..., 0])

@@ -35,9 +35,10 @@ COLOURS = {
     "sptm+sgm": plots.NODE,
     "ours": "#2a9d4a",
     "ours-random-goals": "#8a5aa8",
+    "verified": "#1d6b8f",
 }
-CLEANED = ("sptm+sgm", "ours", "ours-random-goals")
-MEMORIES = ("sptm", "sptm+sgm", "ours")
+CLEANED = ("sptm+sgm", "ours", "ours-random-goals", "verified")
+MEMORIES = ("sptm", "sptm+sgm", "ours", "verified")
 # The stages of lengths.npz: what they are called, and their colours.
 STAGES = {
     "dense": ("dense", "#8a8f98"),
@@ -45,6 +46,7 @@ STAGES = {
     "filtered": ("filtered", plots.NODE),
     "cleaned": ("cleaned, first failure", "#c2570c"),
     "ours": ("ours", "#2a9d4a"),
+    "verified": ("ours, verified", "#1d6b8f"),
 }
 LEVELS = {"easy": "o", "medium": "^", "hard": "s"}  # and their marks
 

@@ -29,6 +29,11 @@ def learn(piece: Piece) -> tuple[Any, Any]:
     if distance.size != tuple(settings.size):
         raise sgm.InputError(f"the distance is for images of {distance.size}, the run for {settings.size}")
     controller.temperature, controller.excluded = TEMPERATURE, (IDLE,)
+    if settings.pretrained and settings.is_elsewhere:
+        piece.say(
+            "warning: the weights that come with the package are of the default maze, not of this map; how good they "
+            "are here is measured first. --warm-start trains them on"
+        )
     with one_thread():  # training is over: the engines need the other cores
         judge_once(piece, folder, lambda: judge(piece, distance, controller))
     return distance, controller

@@ -12,10 +12,14 @@ from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, 
 from sgm.envs.doom import mazes
 from sgm.envs.doom.wad import DoomMap
 
-METHODS = ("random", "controller", "sptm", "dense", "sptm+sgm", "ours", "ours-random-goals")
+# What "verified" is without one of its parts, or with another one in its place.
+ABLATIONS = ("both-ways", "verified-one-way", "verified-no-chains", "verified-uniform", "verified-prior")
+METHODS = ("random", "controller", "sptm", "dense", "sptm+sgm", "ours", "ours-random-goals", "verified", *ABLATIONS)
 _DISTANCE = "kind of distance; closeness is the paper's classifier"
 _ENCODER = "network of distance and controller; resnet18 is the paper's and takes hours on a CPU"
 _PRETRAINED = "use the weights that come with the package, or train from scratch"
+_BUDGET = "environment steps for exploring and cleanup together; it sets buffer-episodes and cleanup-steps"
+_EXPLORATION = "share of the budget that is explored with, 0 to 1; the rest is cleanup"
 _WARM = "train, but begin with the weights that come with the package: for other maps, with fewer updates"
 
 
@@ -26,6 +30,8 @@ class DoomSettings(Settings):
     methods: tuple[str, ...] = some_of(METHODS, ("random", "controller", "sptm", "sptm+sgm", "ours"), "methods to run")
     cleanup_steps: int = steps(114_000)
     checkpoints: tuple[int, ...] = steps((54_000,))
+    budget: int | None = count(None, _BUDGET)
+    exploration: float | None = option(None, _EXPLORATION, metavar="SHARE")
     maze_seed: int = seed(0, "which of our own mazes")
     wad: str | None = option(None, "use a map of this WAD instead of one of our own mazes", metavar="FILE")
     map: str | None = option(None, "its name, for example MAP01 (default: the first map of the WAD)", metavar="NAME")
@@ -55,8 +61,32 @@ class DoomSettings(Settings):
             raise sgm.InputError("pretrained weights are not trained: give pretrained or warm_start, not both")
         if (self.pretrained or self.warm_start) and (self.distance, self.encoder) != ("contrastive", "small"):
             raise sgm.InputError("the weights that come with the package are of a small, contrastive distance")
-        if self.pretrained and (self.wad is not None or self.maze_seed):
-            raise sgm.InputError("the weights that come with the package are for the default maze: train for others")
+        self._split_budget()
+
+    def _split_budget(self) -> None:
+        """Let a budget decide how much is explored and how much is cleanup."""
+        if self.budget is None and self.exploration is None:
+            return
+        if self.budget is None or self.exploration is None or not 0 < self.exploration <= 1:
+            raise sgm.InputError(
+                f"budget is {self.budget}, exploration is {self.exploration}: expected both, a number of environment "
+                "steps and the share of it that is explored with, over 0 and up to 1; or neither"
+            )
+        episodes = int(self.budget * self.exploration + 1e-6) // self.buffer_steps
+        if not episodes:
+            raise sgm.InputError(
+                f"a share of {self.exploration} of {self.budget:,} steps is less than an episode of "
+                f"{self.buffer_steps}: give a larger budget or share"
+            )
+        cleanup = self.budget - episodes * self.buffer_steps if self.exploration < 1 else 0
+        object.__setattr__(self, "buffer_episodes", episodes)
+        object.__setattr__(self, "cleanup_steps", cleanup)
+        object.__setattr__(self, "checkpoints", tuple(steps for steps in self.checkpoints if steps < cleanup))
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether the map is another one than that of the weights that come with the package."""
+        return self.wad is not None or bool(self.maze_seed)
 
     @property
     def environment(self) -> str:
