@@ -82,6 +82,10 @@ class Builder:
         self._search: Search | None = None
         self._tail_step: int | None = None  # step of the last observation within its episode, where that is known
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: all but the indexes, which refer to these nodes and are made again when needed."""
+        return {**self.__dict__, "neighbourhood": None, "_search": None}
+
     @property
     def size(self) -> Size:
         """How much there is."""

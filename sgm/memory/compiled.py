@@ -14,7 +14,7 @@ SWITCH = "SGM_COMPILED"  # an environment variable; 0: never
 def _load() -> ModuleType | None:
     try:
         return importlib.import_module("sgm.memory.fast_search")
-    except ImportError:
+    except (ImportError, RuntimeError):  # numba is missing, or has no folder for what it compiled
         return None
 
 

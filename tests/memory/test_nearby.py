@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -212,3 +215,15 @@ def test_a_file_keeps_how_many_candidates_there_are(tmp_path):
     memory.extend(curled(50))
     memory.save(tmp_path / "some.sgm")
     assert sgm.SparseGraphicalMemory.load(tmp_path / "some.sgm", Unsearchable(2)).settings.candidates == 7
+
+
+def test_a_copy_has_an_index_of_its_own():
+    points = curled(900)
+    memory = sgm.SparseGraphicalMemory(Leaning(2), tau_p=0.6, tau_a=1.2, max_dist=2.0)
+    memory.extend(points[:500])
+    for copied in (copy.deepcopy(memory), pickle.loads(pickle.dumps(memory))):
+        copied.extend(points[500:])
+        assert len(copied) > len(memory)
+    memory.extend(points[500:])
+    assert copied.assignment.tolist() == memory.assignment.tolist()
+    assert edge_list(copied.edges()) == edge_list(memory.edges())
