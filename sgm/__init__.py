@@ -32,7 +32,7 @@ from .memory import (
 if TYPE_CHECKING:
     from .navigation import Evaluation, Navigator, cleanup, collect, evaluate
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "Attributes",
