@@ -32,7 +32,7 @@ default_role = "code"  # docstrings put names in single backticks
 nitpicky = False
 suppress_warnings = ["ref.python"]  # attributes of the same name in several classes
 
-myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
+myst_enable_extensions = ["attrs_inline", "dollarmath"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # outputs are committed; `make notebooks` makes them anew, and a test compares
 nb_merge_streams = True

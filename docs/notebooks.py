@@ -1,4 +1,4 @@
-"""Run the notebooks of the site and keep their outputs: `make notebooks`, or `python docs/notebooks.py NAME …` for some.
+"""Run the notebooks of the site and keep their outputs: `make notebooks`, or `python docs/notebooks.py NAME …`.
 
 Outputs are committed. So that they change only when what they show changes, everything that differs from run to run
 (times, counters, machine names) is left out of the files.
@@ -81,8 +81,8 @@ def smaller(png: str) -> str:
 
 def text(notebook: Any) -> list[str]:
     """What the cells of a notebook printed."""
-    streams = [output.text for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs if "text" in output]
-    return [line for stream in streams for line in stream.splitlines()]
+    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
+    return [line for output in outputs if "text" in output for line in output.text.splitlines()]
 
 
 def main() -> None:

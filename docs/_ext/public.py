@@ -23,7 +23,9 @@ MODULES = {
     "envs": ["point.env", "doom.env", "safety.env", "ogbench.env"],
     "benchmarks": ["base"],
 }
-CALLED = re.compile(r"train|explore|window_\w+|D3PG|\w*(Distance|Controller|Config|Env|Maze|Mazes|Benchmark|Method|Settings)")
+CALLED = re.compile(
+    r"train|explore|window_\w+|D3PG|\w*(Distance|Controller|Config|Env|Maze|Mazes|Benchmark|Method|Settings)"
+)
 # Rooms that hold parts of others, and whose names are no promise to users.
 INSIDE = {"learning", "fit", "cli", "progress", "weights", "__main__"}
 

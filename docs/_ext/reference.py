@@ -53,8 +53,8 @@ def api_pages() -> dict[str, str]:
     entries = "\n".join(f"api-{room}" for room in rooms)
     pages["api.md"] = (
         "# The Python names\n\nWhat is listed here is public: it keeps its meaning between releases "
-        "([how names are deprecated](../stability.md)). Shapes and units are in the descriptions; distances and weights are in "
-        "environment steps.\n\n"
+        "([how names are deprecated](../stability.md)). Shapes and units are in the descriptions; distances and "
+        "weights are in environment steps.\n\n"
         f"{_table([p for p in public_names() if p.path.count('.') == 1])}\n"
         f"```{{toctree}}\n:maxdepth: 1\n:hidden:\n\n{entries}\n```\n"
     )
@@ -111,8 +111,9 @@ def command_pages() -> dict[str, str]:
         listed.append(f"| [`sgm {name}`](command-{name}.md) | {_help_of(cli._parser([]), name)} |")
     entries = "\n".join(page.removesuffix(".md") for page in pages)
     pages["commands.md"] = (
-        "# The commands\n\nEvery command says the same with `--help`. Errors are one line and exit code 2; an interrupted command exits with 130. "
-        "`SGM_DEBUG=1` shows where a mistake in sgm itself happened.\n\n| command | what it does |\n|---|---|\n"
+        "# The commands\n\nEvery command says the same with `--help`. Errors are one line and exit code 2; an "
+        "interrupted command exits with 130. `SGM_DEBUG=1` shows where a mistake in sgm itself happened.\n\n"
+        "| command | what it does |\n|---|---|\n"
         + "\n".join(listed)
         + f"\n\n```{{toctree}}\n:maxdepth: 1\n:hidden:\n\n{entries}\n```\n"
     )
@@ -159,13 +160,20 @@ def _options(parser: argparse.ArgumentParser, group: Any) -> str:
     formatter = parser._get_formatter()
     lines = [f"**{group.title}**\n", "| option | what it is |", "|---|---|"]
     for action in _shown(group):
-        names = ", ".join(f"`{name}`" for name in action.option_strings) or f"`{formatter._metavar_formatter(action, action.dest)(1)[0]}`"
-        value = ""
-        if action.option_strings and action.nargs != 0:
-            value = " " + formatter._format_args(action, formatter._metavar_formatter(action, action.dest.upper())(1)[0])
-            value = f" `{value.strip()}`"
-        lines.append(f"| {names}{_cell(value)} | {_cell(_escaped(formatter._expand_help(action)))} |")
+        help_text = _cell(_escaped(formatter._expand_help(action)))
+        lines.append(f"| {_cell(_signature(formatter, action))} | {help_text} |")
     return "\n".join(lines) + "\n"
+
+
+def _signature(formatter: argparse.HelpFormatter, action: argparse.Action) -> str:
+    """How an option, or an argument, is written."""
+    if not action.option_strings:
+        return f"`{formatter._metavar_formatter(action, action.dest)(1)[0]}`"
+    names = ", ".join(f"`{name}`" for name in action.option_strings)
+    if action.nargs == 0:
+        return names
+    value = formatter._metavar_formatter(action, action.dest.upper())(1)[0]
+    return f"{names} `{formatter._format_args(action, value)}`"
 
 
 def _cell(text: str) -> str:

@@ -1,7 +1,7 @@
 """Links from pages to other files of the repository.
 
-Pages link to results, examples and sources as they do on a code host: `[figures](../results/point/results.json)`. On the
-site Python and Markdown files become pages with their text, folders become lists, and other files are copied.
+Pages link to results, examples and sources as they do on a code host: `[figures](../results/point/results.json)`. On
+the site Python and Markdown files become pages with their text, folders become lists, and other files are copied.
 """
 
 from __future__ import annotations
@@ -51,6 +51,8 @@ class RepositoryLinks(SphinxTransform):
             if node.get("refdomain") == "doc":  # MyST takes any Markdown file for a page, and leaves its ending out
                 target += ".md"
             path = Path(os.path.normpath(source.parent / target))
+            if not path.exists() and (ROOT / target).is_file():  # what CONTRIBUTING.md, included, links to
+                path = ROOT / target
             if path.is_relative_to(ROOT / "docs") or not path.is_relative_to(ROOT):
                 continue
             if not path.exists():
