@@ -28,7 +28,9 @@ def memory_of_the_tutorial(folder: Path) -> tuple[Path, int, int]:
 def main() -> None:
     """Open the memory in the inspector, ask for the plan, and keep what is seen."""
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as play:
-        path, start, goal = memory_of_the_tutorial(Path(folder))
+        place = Path(folder) / "tutorial"  # the page shows its name
+        place.mkdir()
+        path, start, goal = memory_of_the_tutorial(place)
         command = [sys.executable, "-m", "sgm", "inspect", str(path), "--no-browser", "--port", "0"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
             assert server.stdout is not None

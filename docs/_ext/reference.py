@@ -22,6 +22,7 @@ TITLES = {
     "distances": "Distances: sgm.distances",
     "controllers": "Controllers: sgm.controllers",
     "navigation": "The agent: sgm.navigation",
+    "distributed": "Many workers: sgm.distributed",
     "envs": "Environments: sgm.envs",
     "benchmarks": "Benchmarks: sgm.benchmarks",
     "inspector": "The inspector: sgm.inspector",
