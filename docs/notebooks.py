@@ -80,9 +80,10 @@ def smaller(png: str) -> str:
 
 
 def text(notebook: Any) -> list[str]:
-    """What the cells of a notebook printed."""
+    """The lines that a notebook printed, blank ones left out."""
     outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    return [line for output in outputs if "text" in output for line in output.text.splitlines()]
+    lines = [line for output in outputs if "text" in output for line in output.text.splitlines()]
+    return [line for line in lines if line.strip()]
 
 
 def main() -> None:
