@@ -14,10 +14,13 @@ notebooks = module(DOCS / "notebooks.py")
 
 QUICK = ["tutorials/first-memory", "tutorials/false-edge", "explanation/cleanup"]  # run as they are, outputs compared
 SMALL = {  # run with less of everything
-    "tutorials/own-environment": (("gymnasium_robotics", "torch"), {"STEPS": 3_000, "ITERATIONS": 30, "EPISODES": 4}),
-    "tutorials/image-walk": (("torch", "PIL"), {"WALKS": 10, "LENGTH": 40, "ITERATIONS": 30}),
-    "tutorials/million": ((), {"OBSERVATIONS": 20_000, "BLOCK": 1_000}),
-    "explanation/guarantee": (("torch", "ogbench"), {"ITERATIONS": 60, "OBSERVATIONS": 300}),
+    "tutorials/own-environment": (
+        ("gymnasium_robotics", "torch"),
+        {"STEPS": 2_000, "ITERATIONS": 10, "EPISODES": 2, "ROBOTS": 4},
+    ),
+    "tutorials/image-walk": (("torch", "PIL"), {"WALKS": 8, "LENGTH": 30, "ITERATIONS": 10}),
+    "tutorials/million": ((), {"OBSERVATIONS": 10_000, "BLOCK": 500}),
+    "explanation/guarantee": (("torch", "ogbench"), {"ITERATIONS": 20, "OBSERVATIONS": 200}),
 }
 
 
