@@ -84,6 +84,7 @@ bench: $(VENV)/dev.stamp  ## Measure every speed claim against its baseline, in 
 	@$(BIN)/python -m speed.doom --out results/doom-speed
 	@$(BIN)/python -m speed.safety --out results/safety-speed
 	@$(BIN)/python -m speed.distances --out results/distances
+	@$(BIN)/python -m speed.distributed --out results/distributed
 
 torture: $(VENV)/dev.stamp  ## Kill, break and damage memory files for about an hour; the figures go to results/trust
 	@$(BIN)/python -m tests.torture --out results/trust

@@ -30,10 +30,7 @@ exclude_patterns = ["_ext", "_static", "**.ipynb_checkpoints"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 default_role = "code"  # docstrings put names in single backticks
 nitpicky = False
-suppress_warnings = [
-    "ref.python",  # attributes of the same name in several classes
-    "toc.empty_glob",  # toctrees may name pages that are there in some releases only
-]
+suppress_warnings = ["ref.python"]  # attributes of the same name in several classes
 
 myst_enable_extensions = ["attrs_inline", "dollarmath"]
 myst_heading_anchors = 4

@@ -19,6 +19,7 @@ from .memory import (
     Evidence,
     ExtendReport,
     FirstFailure,
+    MergeReport,
     Near,
     Plan,
     SecondFailure,
@@ -30,7 +31,8 @@ from .memory import (
 )
 
 if TYPE_CHECKING:
-    from .navigation import Evaluation, Navigator, cleanup, collect, evaluate
+    from .distributed import cleanup, collect
+    from .navigation import Evaluation, Navigator, evaluate
 
 __version__ = "1.0.0rc1"
 
@@ -51,6 +53,7 @@ __all__ = [
     "ExtendReport",
     "FirstFailure",
     "InputError",
+    "MergeReport",
     "Navigator",
     "Near",
     "NoPath",
@@ -75,10 +78,12 @@ __all__ = [
     "evaluate",
 ]
 
-_NAVIGATION = ("Evaluation", "Navigator", "cleanup", "collect", "evaluate")  # imported when asked for, with Gymnasium
+# Imported when asked for, with Gymnasium.
+_LATER = dict.fromkeys(("Evaluation", "Navigator", "evaluate"), ".navigation")
+_LATER |= dict.fromkeys(("cleanup", "collect"), ".distributed")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _NAVIGATION:
-        return getattr(importlib.import_module(".navigation", __name__), name)
+    if name in _LATER:
+        return getattr(importlib.import_module(_LATER[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

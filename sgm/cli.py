@@ -80,6 +80,9 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     table = commands.add_parser("table", help="a table of the paper, ours beside the paper's")
     _add_table(table)
 
+    combine = commands.add_parser("combine", help="results of several run folders of one benchmark as one")
+    _add_combine(combine)
+
     _add_files(commands)
     return parser
 
@@ -262,6 +265,24 @@ def _table(options: argparse.Namespace) -> None:
         return
     numbers = [options.number] if options.number else paper_tables.TABLES
     print(paper_tables.show(numbers, options.runs, options.markdown))
+
+
+def _add_combine(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Put the rows of several run folders of one benchmark together, for example seeds that were run on different "
+        "machines, and write results.json, the figures and the report of all of them. Only settings that say which "
+        "part was run may differ. A row that is there more than once must have the same outcome. The results say "
+        "what made each part."
+    )
+    parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="a folder with results.json")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to; it may be one of the others")
+    parser.set_defaults(run=_combine)
+
+
+def _combine(options: argparse.Namespace) -> None:
+    from sgm.benchmarks.combine import combine
+
+    print(f"report: {combine(options.folders, options.out, options.command)}")
 
 
 def _demo(options: argparse.Namespace) -> None:

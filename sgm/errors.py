@@ -48,6 +48,10 @@ class StoreError(SGMError):
         super().__init__(printable(message))
 
 
+class WorkerError(SGMError):
+    """A worker that acts elsewhere has failed, or workers do nothing but die."""
+
+
 class MemoryWarning(UserWarning):
     """A memory that is probably not as its user wants it; the message says what to try."""
 

@@ -39,7 +39,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         settings = SafetySettings(pretrained=True, **explored)
         for robots, workers, steps in plans:
-            chosen = dataclasses.replace(settings, robots=robots, workers=workers)
+            chosen = dataclasses.replace(settings, robots=robots, simulators=workers)
             piece = Piece(BENCHMARK, chosen, {"layout": 0, "seed": 0}, Path(folder), progress=False)
             piece.folder.mkdir(parents=True, exist_ok=True)
             built = Path(folder) / "built.sgm"

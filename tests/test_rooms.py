@@ -27,7 +27,7 @@ ROOMS = {
     "inspector": BELOW,
     "distributed": BELOW,
     "benchmarks": BELOW | {"inspector", "distributed"},
-    "fit": BELOW | {"benchmarks"},  # of benchmarks only what is public, see FOR_FIT
+    "fit": BELOW | {"benchmarks", "distributed"},  # of benchmarks only what is public, see FOR_FIT
     "cli": BELOW | {"benchmarks", "fit", "inspector", "distributed"},
     "__main__": {"cli"},
 }

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("module", ["memory", "files", "d3pg", "navigation", "safety", "distances"])
+@pytest.mark.parametrize("module", ["memory", "files", "d3pg", "navigation", "safety", "distances", "distributed"])
 def test_a_benchmark_runs_with_small_sizes_and_says_what_made_it(module, tmp_path):
     if module not in ("memory", "files"):
         pytest.importorskip("torch")

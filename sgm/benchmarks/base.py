@@ -17,17 +17,19 @@ from typing import Any
 import numpy as np
 
 import sgm
+from sgm.distributed.backends import BACKENDS
 from sgm.errors import MemoryWarning
 
 from . import page, tables
 from .checks import Shape
-from .options import check_values, option, seed, steps
+from .options import check_values, count, option, seed, steps
 from .results import piece_name
 from .runs import RunFolder
 from .seeds import Purpose, seed_for
 from .shown import Shown
 
 Row = dict[str, Any]
+WORKERS = "workers that clean up, each with its share of the robots; 1: this process alone. Results depend on how many"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +40,8 @@ class Settings:
     methods: tuple[str, ...] = option((), "methods to run", fewest=1, metavar="NAME")
     cleanup_steps: int = steps(50_000)
     checkpoints: tuple[int, ...] = steps(())
+    workers: int = count(1, WORKERS)
+    backend: str = option("multiprocessing", "where several workers run", choices=BACKENDS)
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -159,6 +163,7 @@ class Benchmark:
         figure_data: keeps what figures need of a finished piece.
         has_figure_data: whether that is there.
         check: raises what is wrong with settings, before any work is done.
+        robots: the setting that says how many robots clean up at once; several workers share them.
         may_differ: settings that may differ between runs in one folder, beyond pieces, methods and policies.
         added: settings that runs of earlier versions did not have, and what these did.
         paper_command: makes what the tables of the paper have of it.
@@ -203,6 +208,7 @@ class Benchmark:
     figure_data: Callable[[Piece], None] = _nothing
     has_figure_data: Callable[[Piece], bool] = lambda _: True
     check: Callable[[Any], None] = _nothing
+    robots: str = ""
     may_differ: Sequence[str] = ()
     added: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     paper_command: str = ""
@@ -222,7 +228,17 @@ class Benchmark:
     def free_settings(self) -> set[str]:
         """Settings in which runs in one folder may differ: which pieces, methods and policies are run, and others."""
         policies = {"policies"} if self.policies else set()
-        return {*self.axes.values(), "methods", *policies, *self.may_differ}
+        return {*self.axes.values(), "methods", "backend", *policies, *self.may_differ}
+
+    def found(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """Settings that say which pieces, methods and policies there are rows of."""
+        axes = {field: sorted({row[axis] for row in rows}) for axis, field in self.axes.items()}
+        named = {"methods": ("method", self.methods), "policies": ("policy", self.policies)}
+        kept = {field: {row.get(key) for row in rows} for field, (key, _) in named.items()}
+        chosen = {
+            field: [name for name in known if name in kept[field]] for field, (_, known) in named.items() if known
+        }
+        return {**axes, **chosen}
 
 
 class Piece:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import sgm
+from sgm.distributed import Crew
 from sgm.errors import MissingExtra
 from sgm.navigation import Cleaner, Evaluation, Recorder, run_episodes
 
@@ -31,6 +32,7 @@ from .runs import SCHEMA
 from .seeds import Purpose
 from .shown import keep_episodes
 from .threads import one_thread
+from .workers import worker_env
 
 
 class Run:
@@ -63,7 +65,8 @@ class Run:
         constants = {"agent": dict(benchmark.agent_settings)} if benchmark.agent_settings else {}
         kept = {**dataclasses.asdict(settings), **constants}
         kept = {name: value for name, value in kept.items() if name not in benchmark.free_settings}
-        claim_folder(out, kept, self._states(), benchmark.held, resume=resume, defaults=benchmark.added)
+        added = {"workers": 1, **benchmark.added}
+        claim_folder(out, kept, self._states(), benchmark.held, resume=resume, defaults=added)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the path of the report."""
@@ -87,23 +90,13 @@ class Run:
             "schema": SCHEMA,
             "benchmark": self.benchmark.name,
             **provenance(self.command),
-            "settings": {**dataclasses.asdict(self.settings), **self._found(rows)},
+            "settings": {**dataclasses.asdict(self.settings), **self.benchmark.found(rows)},
             "agent": dict(self.benchmark.agent_settings),
             **self.benchmark.summary(self.out, folders),
             "rows": rows,
         }
         write_json(self.out / "results.json", content)
         return rows
-
-    def _found(self, rows: list[Row]) -> dict[str, Any]:
-        """Pieces, methods and policies that there are rows of."""
-        axes = {field: sorted({row[axis] for row in rows}) for axis, field in self.benchmark.axes.items()}
-        named = {"methods": ("method", self.benchmark.methods), "policies": ("policy", self.benchmark.policies)}
-        kept = {field: {row.get(key) for row in rows} for field, (key, _) in named.items()}
-        chosen = {
-            field: [name for name in known if name in kept[field]] for field, (_, known) in named.items() if known
-        }
-        return {**axes, **chosen}
 
     # -- where everything is -------------------------------------------------------------------------------------
 
@@ -165,8 +158,16 @@ class Run:
                 memory = self._built(piece, method, policy)
             else:
                 memory = piece.load(chain.memory_file(state), policy)
+        done = 0 if again or state is None else state["done"]
+        with contextlib.closing(_Cleaning(piece, method, memory, done)) as cleaning:
+            self._run_stages(piece, chain, method, memory, cleaning, state)
+
+    def _run_stages(
+        self, piece: Piece, chain: StateFile, method: str, memory: Any, cleaning: _Cleaning, state: Any
+    ) -> None:
+        """The stages of a method that are not done yet; `state` is what is known."""
+        spec, again = self.benchmark.methods[method], self.benchmark.unbroken
         stages = spec.stages(self.settings.schedule)
-        cleaning = _Cleaning(piece, method, memory, 0 if again or state is None else state["done"])
         if memory is not None:
             self.benchmark.shown.write_floor(piece, chain.folder)
         for phase, steps in stages:
@@ -278,11 +279,14 @@ class _Cleaning:
         """Go on with a memory that so many steps have been done with."""
         self.piece, self.method, self.memory, self.done = piece, method, memory, done
         self.cleaner: Cleaner | None = None
+        self.crew: Crew | None = None  # in the place of a cleaner, where there are several workers
         self.recorders: list[Recorder] = []
 
     def until(self, steps: int) -> float:
         """Clean up to so many steps, with robots that begin anew unless the benchmark is unbroken; the seconds."""
         piece, benchmark = self.piece, self.piece.benchmark
+        if piece.settings.workers > 1:
+            return self._until_by_crew(steps)
         env = piece.cleanup_env
         limit, env.max_episode_steps = getattr(env, "max_episode_steps", None), None
         try:
@@ -303,6 +307,32 @@ class _Cleaning:
             env.max_episode_steps = limit
         self.done = steps
         return seconds
+
+    def _until_by_crew(self, steps: int) -> float:
+        """`until` with several workers, whose episodes are not recorded."""
+        piece, benchmark = self.piece, self.piece.benchmark
+        seed = [piece.seed_for(Purpose.CLEANUP), self.done]
+        if self.crew is None:
+            self.crew = Crew(
+                piece.make_agent(self.method, self.memory, clean=True),
+                worker_env(piece),
+                workers=piece.settings.workers,
+                backend=piece.settings.backend,
+                seed=seed,
+                options=benchmark.cleanup_reset(piece),
+                goals=benchmark.methods[self.method].goals,
+                episode_steps=benchmark.cleanup_episode(piece),
+            )
+        elif not benchmark.unbroken:
+            self.crew.begin(seed)
+        seconds = self.crew.run(steps - self.done, piece.progress).seconds
+        self.done = steps
+        return seconds
+
+    def close(self) -> None:
+        """End the workers, if there are any."""
+        if self.crew is not None:
+            self.crew.close()
 
 
 # -- what is installed -------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from sgm.errors import printable
 
+from .checks import Several
 from .results import require_own_files, write_text
 from .runs import RunFolder
 from .tables import Cell, Pooled, Table, failure_table, steps_table
@@ -102,7 +103,12 @@ def failures(run: RunFolder) -> Section:
 def made_with(run: RunFolder) -> Section:
     """Date, machine and versions."""
     known = {name: run.results[name] for name in ("date", "machine") if name in run.results}
-    return Section("Made with", [Facts({**known, **(run.results.get("versions") or {})})])
+    parts = [
+        ", ".join(str(part.get(name)) for name in ("command", "date", "machine") if part.get(name))
+        for part in run.checked("parts", Several({})) or []
+    ]
+    said = [Facts({f"part {number}": text for number, text in enumerate(parts, 1)})] if parts else []
+    return Section("Made with", [Facts({**known, **(run.results.get("versions") or {})}), *said])
 
 
 def band(pooled: Sequence[Pooled]) -> str:

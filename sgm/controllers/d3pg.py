@@ -37,7 +37,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra("D3PG", "learn", error) from error
 
-from sgm.distances.sorb import DistributionalDistance, GoalNetworks, Layers, Shape
+from sgm.distances.sorb import DistributionalDistance, GoalNetworks, Layers, Shape, single_pairs
 from sgm.learning.tensors import read_tensors, write_tensors
 
 from .fast_gradients import TrainedNetworks
@@ -95,16 +95,16 @@ def _number(name: str, value: Any, *, whole: bool) -> int | float:
 class Actor:
     """A trained controller: `actor(observations, goals)` gives actions."""
 
-    def __init__(self, networks: GoalNetworks) -> None:
-        """Act with the actor of `networks`."""
+    def __init__(self, networks: GoalNetworks, *, compiled: bool = False) -> None:
+        """Act with the actor of `networks`; see `DistributionalDistance` for `compiled`."""
         self.networks = networks
+        self._single = single_pairs(networks) if compiled else None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Actor:
         """The actor whose networks lie in the `.safetensors` file at `path`."""
         return cls(GoalNetworks.load(path))
 
-    @torch.inference_mode()
     def __call__(self, observations: ArrayLike, goals: ArrayLike) -> Floats:
         """(n, o) observations and (n, o) goals, row by row, to (n, a) float32 actions in [−1, 1]."""
         shape = (len(np.atleast_1d(observations)), self.networks.observation_size)
@@ -113,8 +113,11 @@ class Actor:
                 f"observations and goals have shapes {np.shape(observations)} and {np.shape(goals)}: expected "
                 f"(n, {self.networks.observation_size}) each"
             )
+        if self._single is not None and shape[0] <= self._single.most:
+            return self._single.act(*(np.ascontiguousarray(ends, np.float32) for ends in (observations, goals)))
         pairs = np.concatenate([observations, goals], axis=1, dtype=np.float32)
-        return self.networks.act(torch.from_numpy(pairs)).numpy()
+        with torch.inference_mode():
+            return self.networks.act(torch.from_numpy(pairs)).numpy()
 
 
 class Transitions:

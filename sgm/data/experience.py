@@ -136,6 +136,20 @@ class Experience:
         return [slice(low, high) for low, high in zip(begins, [*begins[1:], len(self)], strict=True)]
 
 
+def joined(parts: list[Experience]) -> Experience:
+    """The episodes of all parts, in order."""
+    if len(parts) == 1:
+        return parts[0]
+    numbers = np.cumsum([0, *(int(part.episodes[-1]) + 1 for part in parts)])
+    episodes = np.concatenate([part.episodes + first for part, first in zip(parts, numbers, strict=False)])
+    columns = {
+        name: np.concatenate([getattr(part, name) for part in parts])
+        for name in ("observations", "steps", *OF_EACH_OBSERVATION)
+        if getattr(parts[0], name) is not None
+    }
+    return Experience(episodes=episodes, source=parts[0].source, **columns)
+
+
 def _array(name: str, values: Any) -> NDArray[Any]:
     """The values as an array over observations, without a copy where they are one."""
     try:

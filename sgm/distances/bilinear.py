@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import math
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -155,6 +157,49 @@ class BilinearDistance(Trained):
         np.minimum(exponents, np.log(longest), out=exponents)
         np.exp(exponents, out=exponents)
         return np.minimum(exponents, longest, out=exponents)
+
+    def keys(self, embeddings: Floats) -> Floats:
+        """(n, e) embeddings to (n, e + 2): further numbers give all of them one length, the greatest M that ‖z‖ has.
+
+        Probes are Wᵀ z (or W z) over the spectral norm of W, made as long in the same way. Then ‖key − probe‖² is
+        2 M² − 2 f / ‖W‖: keys are near where f is great. See `sgm.Distance`.
+        """
+        return self._lengthened(np.asarray(embeddings, np.float32), of_keys=True)
+
+    def probes(self, embeddings: Floats, outgoing: bool) -> Floats:
+        """(n, e) embeddings to (n, e + 2) vectors that keys are near to where distances are short."""
+        matrix = self.matrix if outgoing else self.matrix.T
+        return self._lengthened(np.asarray(embeddings, np.float32) @ (matrix / self._norms[1]), of_keys=False)
+
+    def reach(self, steps: float) -> float:
+        """How far apart a key and a probe within so many steps are, at most; infinite at the end of distances."""
+        c, temperature, longest = self.scale.astype(np.float64)
+        if steps >= longest:
+            return math.inf
+        length, norm = self._norms
+        least = c - temperature * math.log(max(steps, 1e-300))
+        return math.sqrt(max(0.0, 2 * length**2 - 2 * least / norm) + 1e-4 * length**2)
+
+    @cached_property
+    def _norms(self) -> tuple[float, float]:
+        """The greatest length of an embedding, which its LayerNorm says, and the spectral norm of W."""
+        layer = self.network.encoder[-1]
+        assert isinstance(layer, nn.LayerNorm)
+        weight, bias = (parameter.detach().numpy().astype(np.float64) for parameter in (layer.weight, layer.bias))
+        length = np.abs(weight).max() * math.sqrt(len(weight)) + np.linalg.norm(bias)
+        return float(length * (1 + 1e-5)), float(np.linalg.norm(self.matrix, 2) * (1 + 1e-5))
+
+    def _lengthened(self, vectors: Floats, of_keys: bool) -> Floats:
+        """(n, e) to (n, e + 2), all of one length; the last number is 0 for keys, that before it for probes."""
+        squares = np.square(vectors, dtype=np.float64).sum(axis=1)
+        rest = self._norms[0] ** 2 - squares
+        if len(rest) and rest.min() < 0:
+            raise InputError(
+                f"an embedding has length {math.sqrt(squares.max()):.4g}: expected {self._norms[0]:.4g} at most"
+            )
+        more = np.zeros((len(vectors), 2), np.float32)
+        more[:, 0 if of_keys else 1] = np.sqrt(rest)
+        return np.concatenate([vectors, more], axis=1)
 
     def unlimited(self) -> BilinearDistance:
         """The same distance without an end, to judge it by: beyond the end all pairs are equally far."""

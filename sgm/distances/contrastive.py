@@ -7,6 +7,7 @@ length, as the ViZDoom benchmark has them.
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,20 @@ class ContrastiveDistance(LearnedDistance):
     def steps(self, cosines: Floats) -> Floats:
         """Steps for cosines, of any shape."""
         return to_steps(cosines, self.cosines, self.lags)
+
+    def keys(self, embeddings: Floats) -> Floats:
+        """The embeddings: of vectors of length 1, ‖a − b‖² is 2 − 2 a·b; see `sgm.Distance`."""
+        return embeddings
+
+    def probes(self, embeddings: Floats, outgoing: bool) -> Floats:
+        """The embeddings, in both directions alike."""
+        return embeddings
+
+    def reach(self, steps: float) -> float:
+        """How far apart embeddings within so many steps are, at most; infinite at the end of the curve."""
+        if steps >= self.lags[-1]:
+            return math.inf
+        return math.sqrt(max(0.0, 2 - 2 * float(np.interp(steps, self.lags, self.cosines))) + 1e-4)
 
     def calibrate(self, frames: Pictures, lags: int = 20, samples: int = 2_000, seed: int = 0) -> None:
         """Find the median cosine at every lag in rollouts (episodes, pictures, height, width, 3)."""

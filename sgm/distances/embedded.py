@@ -6,6 +6,7 @@ An observation is embedded once; a pair then costs a few dozen additions in NumP
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import ClassVar
 
 import numpy as np
@@ -104,6 +105,20 @@ class EmbeddedDistance(LearnedDistance):
     def steps(self, raw: Floats) -> Floats:
         """Steps for what the head says, of any shape."""
         return rising_steps(raw, self.levels, self.lags)
+
+    def keys(self, embeddings: Floats) -> Floats:
+        """(n, e) embeddings to (n, e / 2): the half of which MRN takes the Euclidean distance; see `sgm.Distance`."""
+        return embeddings[:, : self.network.head.middle or None]
+
+    def probes(self, embeddings: Floats, outgoing: bool) -> Floats:
+        """(n, e) embeddings to (n, e / 2), in both directions alike."""
+        return self.keys(embeddings)
+
+    def reach(self, steps: float) -> float:
+        """How far apart keys within so many steps are, at most; infinite at the end of the curve, and for IQE."""
+        if not self.network.head.middle or steps >= self.lags[-1]:
+            return math.inf
+        return float(np.interp(steps, self.lags, self.levels) + 1e-5 * self.levels[-1])
 
     def calibrate(self, rows: Rows, seed: int = 0) -> None:
         """Find the level of every lag up to the cap, and the noise, in episodes that were not trained on."""

@@ -23,7 +23,13 @@ _STARTS, _GOALS = 128, 1024  # of a block of a table: half a megabyte, which sta
 
 
 class Head(Protocol):
-    """A quasimetric of embeddings of size e."""
+    """A quasimetric of embeddings of size e.
+
+    Attributes:
+        middle: the Euclidean distance of the first so many numbers is at most the quasimetric; 0 if there is no such.
+    """
+
+    middle: int
 
     def __call__(self, starts: Tensor, goals: Tensor) -> Tensor:
         """(..., e) and (..., e) to (...), in torch."""
@@ -60,7 +66,8 @@ class MRN(nn.Module):
     def rows(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
         """(n, e) and (n, e) to (n,)."""
         apart = np.asarray(starts, np.float32) - np.asarray(goals, np.float32)
-        symmetric = np.sqrt(np.square(apart[:, : self.middle]).sum(axis=1))
+        # In float64, as in `table`, so that both give the same numbers.
+        symmetric = np.sqrt(np.square(apart[:, : self.middle], dtype=np.float64).sum(axis=1).astype(np.float32))
         return symmetric + np.maximum(apart[:, self.middle :].max(axis=1), 0)
 
     def table(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
@@ -103,6 +110,8 @@ class IQE(nn.Module):
     An embedding is (e / 8, 8) numbers; the intervals of a component go from u to max(u, u'). α is learned. Its tables
     take much longer than those of MRN.
     """
+
+    middle = 0
 
     def __init__(self, size: int) -> None:
         """For embeddings of this size, a multiple of 8."""

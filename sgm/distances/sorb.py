@@ -13,7 +13,7 @@ import math
 import os
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -30,6 +30,9 @@ from sgm.learning.tensors import read_tensors, write_tensors
 
 from .fast_bounds import cannot_change
 from .fast_tables import TiledTable
+
+if TYPE_CHECKING:
+    from .fast_pairs import SinglePairs
 
 Floats = NDArray[np.float32]
 AGGREGATES = ("max", "mean")
@@ -179,8 +182,16 @@ class DistributionalDistance:
     number of bins. The embedding is the observation itself, because the first layer already mixes start and goal.
     """
 
-    def __init__(self, networks: GoalNetworks, aggregate: str = "max") -> None:
-        """Take trained `networks`; `aggregate` the ensemble by its "max" (pessimistic, the paper) or its "mean"."""
+    def __init__(self, networks: GoalNetworks, aggregate: str = "max", *, compiled: bool = False) -> None:
+        """Take trained `networks`.
+
+        Args:
+            networks: an actor and its critics.
+            aggregate: what the ensemble is taken for: its "max" (pessimistic, the paper) or its "mean".
+            compiled: single pairs, as one robot asks for them, go through compiled code instead of torch (extra
+                `fast`), which is several times as fast. The numbers are the same up to rounding, and so are not those
+                of a run without it to the last bit: results of a seed may differ.
+        """
         if aggregate not in AGGREGATES:
             raise InputError(f"aggregate is {aggregate!r}: expected one of {', '.join(map(repr, AGGREGATES))}")
         self.networks = networks
@@ -188,6 +199,7 @@ class DistributionalDistance:
         self.fingerprint = _fingerprint(networks, aggregate)
         self.unchanged_radius = 0.013  # for observations in [0, 1]; a wider box proves less, a narrower applies less
         self._tiles = TiledTable(networks)
+        self._single = single_pairs(networks) if compiled else None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], aggregate: str = "max") -> DistributionalDistance:
@@ -213,12 +225,17 @@ class DistributionalDistance:
             table[begin : begin + block] = steps.view(-1, len(goals)).numpy()
         return table
 
-    @torch.inference_mode()
     def pairs(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
         """(n, o) and (n, o) embeddings, row by row, to (n,) float32 steps."""
         starts, goals = self._checked(starts, "starts"), self._checked(goals, "goals")
         if len(starts) != len(goals):
             raise InputError(f"pairs got {len(starts)} starts and {len(goals)} goals: expected as many of each")
+        if self._single is not None and len(starts) <= self._single.most:
+            return self._single.steps(starts, goals, self.aggregate == "max")
+        with torch.inference_mode():
+            return self._pairs(starts, goals)
+
+    def _pairs(self, starts: Floats, goals: Floats) -> Floats:
         both = torch.from_numpy(np.concatenate([starts, goals], axis=1))
         if len(both) <= _ROWS:
             return self._combine(self.networks.steps(both)).numpy()
@@ -248,6 +265,15 @@ class DistributionalDistance:
         if not np.isfinite(array).all():
             raise InputError(f"{name} holds NaN or infinity in row {np.argwhere(~np.isfinite(array))[0][0]}")
         return array
+
+
+def single_pairs(networks: GoalNetworks) -> SinglePairs:
+    """Compiled code for a few pairs at once; MissingExtra without numba."""
+    try:
+        from .fast_pairs import SinglePairs
+    except ModuleNotFoundError as error:
+        raise MissingExtra("compiled=True", "fast", error) from error
+    return SinglePairs(networks)
 
 
 def _fingerprint(networks: GoalNetworks, aggregate: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from sgm.benchmarks.provenance import provenance
 from sgm.benchmarks.results import read_object, write_json
 from sgm.benchmarks.seeds import Purpose, seed_for
 from sgm.benchmarks.threads import one_thread
+from sgm.distributed import Crew
 from sgm.navigation import Cleaner, Recorder
 from sgm.navigation.beside import FLOOR
 
@@ -54,14 +56,17 @@ def clean(
     if not (folder / BUILT).is_file():
         keep_guarantee_of_built(folder)
         agent.memory.save(folder / BUILT)
-    env, options = make_env(settings.env, settings.envs, arguments(settings.env_arg))
+    env, options = make_env(settings.env, _each(settings), arguments(settings.env_arg))
     navigator.clean = True
     if not (folder / FLOOR).exists():
         keep_floor(folder, agent.memory, env)
     recorded: Recorder | None = recorder(agent, "cleanup", f"after {state['done']:,} steps" if state["done"] else "")
+    crew = None
     try:
+        if settings.workers > 1:  # whose episodes are not recorded
+            recorded, crew = None, _crew(navigator, options, settings)
         while state["done"] < settings.steps:
-            state = _part(navigator, env, options, settings, state, progress, recorded)
+            state = _part(navigator, crew or env, options, settings, state, progress, recorded)
             agent.memory.save(folder / _name(state["done"]))
             write_json(folder / "cleanup.json", {**provenance(command), **state})
             _take_over(folder, state["done"])
@@ -72,6 +77,8 @@ def clean(
             print(_line(state), flush=True)
     finally:
         env.close()
+        if crew is not None:
+            crew.close()
     report = write_report(folder)
     print(f"report: {report}")
     return report
@@ -93,16 +100,13 @@ def _part(
     seed = seed_for([settings.seed, done], Purpose.CLEANUP)
     if isinstance(getattr(controller, "random", None), np.random.Generator):
         controller.random = np.random.default_rng(seed)
+    cleaner: Cleaner | Crew
     with one_thread():
-        cleaner = Cleaner(
-            navigator,
-            env,
-            seed=seed,
-            options=options,
-            goals=settings.goals,
-            episode_steps=settings.episode_steps,
-            recorder=recorded,
-        )
+        if isinstance(env, Crew):
+            cleaner = env
+            cleaner.begin(seed)
+        else:
+            cleaner = Cleaner(navigator, env, seed=seed, recorder=recorded, **_how(options, settings))
         report = cleaner.run(steps, progress)
     memory = navigator.memory
     part = {
@@ -115,6 +119,25 @@ def _part(
         "seconds": report.seconds,
     }
     return {**state, "done": done + report.steps, "parts": [*state["parts"], part]}
+
+
+def _how(options: Any, settings: CleanupSettings) -> dict[str, Any]:
+    return {"options": options, "goals": settings.goals, "episode_steps": settings.episode_steps}
+
+
+def _each(settings: CleanupSettings) -> int:
+    """Environments of each worker."""
+    return -(-settings.envs // settings.workers)
+
+
+def _crew(navigator: sgm.Navigator, options: Any, settings: CleanupSettings) -> Crew:
+    make = functools.partial(_make_env, settings.env, _each(settings), arguments(settings.env_arg))
+    how = _how(options, settings)
+    return Crew(navigator, make, workers=settings.workers, backend=settings.backend, seed=settings.seed, **how)
+
+
+def _make_env(name: str, number: int, given: dict[str, Any]) -> Any:
+    return make_env(name, number, given)[0]
 
 
 def _line(state: dict[str, Any]) -> str:
@@ -130,7 +153,7 @@ def _line(state: dict[str, Any]) -> str:
 
 def _first_state(settings: CleanupSettings) -> dict[str, Any]:
     """The state before any step."""
-    mine = {name: value for name, value in dataclasses.asdict(settings).items() if name != "steps"}
+    mine = {name: value for name, value in dataclasses.asdict(settings).items() if name not in ("steps", "backend")}
     return {"done": 0, "settings": {**mine, "env_arg": list(settings.env_arg)}, "parts": []}
 
 
@@ -141,7 +164,7 @@ def _read_state(folder: Path, settings: CleanupSettings) -> dict[str, Any]:
     found = read_object(folder / "cleanup.json", {"done": COUNT, "settings": {}}, _REMEDY)
     if found is None:
         return first
-    theirs = found.get("settings") or {}
+    theirs = {"workers": 1, **(found.get("settings") or {})}
     if differing := [name for name in mine if theirs.get(name) != mine[name]]:
         raise sgm.SGMError(
             f"the memory in {folder} was cleaned with other settings ({', '.join(differing)} differ): give the same "

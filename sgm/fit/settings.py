@@ -9,9 +9,11 @@ from typing import Any
 
 import sgm
 from sgm.benchmarks.options import EVALUATION, MEMORY, RUN, TRAINING, check_values, count, option
+from sgm.distributed.backends import BACKENDS
 
 DISTANCES = ("auto", "regression", "quasimetric", "contrastive", "closeness")
 _ENV_ARG = "arguments of the environment, NAME=VALUE each, such as continuing_task=false max_episode_steps=400"
+_BACKEND = "where several workers run"
 _ENV = "environment: a Gymnasium id (PointMaze_Large-v3 or module:ID), or ogbench:NAME"
 
 
@@ -27,6 +29,8 @@ class FitSettings:
     episode_steps: int = count(200, "gym: begin a new episode after N steps", RUN)
     envs: int = count(20, "gym: environments that are stepped at once", RUN)
     env_arg: tuple[str, ...] = option((), "gym: " + _ENV_ARG, metavar="NAME=VALUE")
+    workers: int = count(1, "gym: workers that collect, 20,000 steps each at a time; the result is the same", RUN)
+    backend: str = option("multiprocessing", "gym: " + _BACKEND, choices=BACKENDS)
     key: str = option("observation", "gym, minari: the entry of Dict observations to learn from", metavar="NAME")
     position_key: str | None = option(
         None, "gym, minari: the entry of Dict observations that is the true position, for figures only", metavar="NAME"
@@ -86,8 +90,10 @@ class CleanupSettings:
         "random", "where robots are sent: any node, or behind doubtful edges", choices=("random", "active")
     )
     episode_steps: int = count(500, "steps after which a robot gets another goal", RUN)
-    envs: int = count(20, "environments that are stepped at once", RUN)
+    envs: int = count(20, "environments that are stepped at once, by all workers together", RUN)
     seed: int = option(0, "of starts and goals", least=0, metavar="N")
+    workers: int = count(1, "workers that clean up, each with its share of the environments; 1: this process", RUN)
+    backend: str = option("multiprocessing", _BACKEND, choices=BACKENDS)
 
     def __post_init__(self) -> None:
         """Refuse values that cannot be meant."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
-import numpy as np
 
 import sgm
 from sgm import data as sources
 from sgm.benchmarks.seeds import Purpose, seed_for
-from sgm.data.experience import OF_EACH_OBSERVATION
+from sgm.data.experience import joined
 from sgm.data.images import empty_folders
+from sgm.distributed.collecting import Part, collect_parts
 
 from .environment import make_env
 from .folder import DATA
@@ -139,12 +140,13 @@ def _collect(name: str, settings: FitSettings, folder: Path, progress: bool) -> 
         return sources.load(whole)
     parts = [folder / "data" / f"part-{number}.npz" for number in range(-(-settings.steps // PART))]
     missing = [number for number, path in enumerate(parts) if not path.is_file()]
-    if missing:
+    if missing and settings.workers > 1:
+        _collect_by_workers(name, settings, {number: parts[number] for number in missing}, progress)
+    elif missing:
         env, _ = make_env(name, settings.envs, arguments(settings.env_arg))
         try:
             for number in missing:
-                steps = min(PART, settings.steps - number * PART)
-                data = _collect_part(env, name, settings, steps, number, progress)
+                data = _collect_part(env, name, settings, _steps_of(settings, number), number, progress)
                 sources.save(data, parts[number])
         finally:
             env.close()
@@ -156,32 +158,48 @@ def _collect(name: str, settings: FitSettings, folder: Path, progress: bool) -> 
     return sources.load(whole)
 
 
+def _steps_of(settings: FitSettings, part: int) -> int:
+    return min(PART, settings.steps - part * PART)
+
+
+def _collect_by_workers(name: str, settings: FitSettings, files: dict[int, Path], progress: bool) -> None:
+    """Collect parts into their files, each as soon as a worker has finished it."""
+    env, _ = make_env(name, 1, arguments(settings.env_arg))
+    with contextlib.closing(env):
+        hold = _hold(env, settings)
+    parts = [Part(number, _steps_of(settings, number), _seed_of(settings, number)) for number in files]
+    make = functools.partial(_make_env, name, settings.envs, arguments(settings.env_arg))
+    how = {"hold": hold, **_how(settings)}
+    workers = min(settings.workers, len(parts))
+    for part, data in collect_parts(make, parts, workers, settings.backend, progress=progress, how=how):
+        sources.save(dataclasses.replace(data, source=_made(name, hold)), files[part.number])
+
+
+def _make_env(name: str, number: int, given: dict[str, Any]) -> Any:
+    return make_env(name, number, given)[0]
+
+
 def _collect_part(
     env: Any, name: str, settings: FitSettings, steps: int, number: int, progress: bool
 ) -> sgm.Experience:
-    hold = settings.hold or (10 if isinstance(env.single_action_space, gymnasium.spaces.Box) else 1)
-    data = sgm.collect(
-        env,
-        steps,
-        hold=hold,
-        episode_steps=settings.episode_steps,
-        key=settings.key,
-        position_key=settings.position_key,
-        seed=seed_for([settings.seed, number], Purpose.EXPLORATION),
-        progress=progress,
-    )
-    return dataclasses.replace(data, source=f"gym:{name}, random actions held for {hold} steps")
+    hold = _hold(env, settings)
+    seed = _seed_of(settings, number)
+    data = sgm.collect(env, steps, hold=hold, seed=seed, progress=progress, **_how(settings))
+    return dataclasses.replace(data, source=_made(name, hold))
 
 
-def joined(parts: list[sgm.Experience]) -> sgm.Experience:
-    """The episodes of all parts, in order."""
-    if len(parts) == 1:
-        return parts[0]
-    numbers = np.cumsum([0, *(int(part.episodes[-1]) + 1 for part in parts)])
-    episodes = np.concatenate([part.episodes + first for part, first in zip(parts, numbers, strict=False)])
-    columns = {
-        name: np.concatenate([getattr(part, name) for part in parts])
-        for name in ("observations", "steps", *OF_EACH_OBSERVATION)
-        if getattr(parts[0], name) is not None
-    }
-    return sgm.Experience(episodes=episodes, source=parts[0].source, **columns)
+def _how(settings: FitSettings) -> dict[str, Any]:
+    keys = {"key": settings.key, "position_key": settings.position_key}
+    return {"episode_steps": settings.episode_steps, **keys}
+
+
+def _hold(env: Any, settings: FitSettings) -> int:
+    return settings.hold or (10 if isinstance(env.single_action_space, gymnasium.spaces.Box) else 1)
+
+
+def _seed_of(settings: FitSettings, part: int) -> int:
+    return seed_for([settings.seed, part], Purpose.EXPLORATION)
+
+
+def _made(name: str, hold: int) -> str:
+    return f"gym:{name}, random actions held for {hold} steps"

@@ -19,6 +19,7 @@ from .distance import Distance
 from .events import Events
 from .graph import Edges
 from .memory import SparseGraphicalMemory
+from .merge import MergeReport
 from .plan import Plan
 from .planner import Near, Tree
 from .policies import Belief, CleanupPolicy, Evidence, FirstFailure, SecondFailure
@@ -40,6 +41,7 @@ __all__ = [
     "ExtendReport",
     "FirstFailure",
     "InputError",
+    "MergeReport",
     "Near",
     "NoPath",
     "Plan",

@@ -16,12 +16,17 @@ from .criteria import Floats, nonzero, within
 from .distance import Distance, Features, between, compute_features, count, embed
 from .events import NO_EPISODE, WALKED, EventLog, Mark, Size
 from .fast_merges import NOVEL, Block, decide
+from .fast_nearby import decide_nearby
 from .graph import MOST_BETWEEN, Graph, Steps
+from .index import Pairs
+from .nearby import ENOUGH, Neighbourhood, new_edges
 from .nodes import Nodes
+from .search import Search, is_searchable
 from .settings import Settings
 
 DROPPED = -1
 _BLOCK = 256
+_NEARBY_BLOCK = 64  # observations decided at once from what is near them
 _BLOCK_NUMBERS = 1 << 22  # distances asked for at once, in each direction
 
 
@@ -73,12 +78,23 @@ class Builder:
         self.log = log
         self.settings = settings
         self.tail = tail
+        self.neighbourhood: Neighbourhood | None = None  # where the distance can be searched, and there are many nodes
+        self._search: Search | None = None  # where there is no neighbourhood
         self._tail_step: int | None = None  # step of the last observation within its episode, where that is known
 
     @property
     def size(self) -> Size:
         """How much there is."""
         return Size(len(self.nodes), len(self.graph), len(self.nodes.assignment))
+
+    def search(self, distance: Distance) -> Search | None:
+        """How to find the nodes near an observation without asking for every node, if the distance says how."""
+        if self.neighbourhood is not None and self.neighbourhood.search.distance is distance:
+            return self.neighbourhood.search
+        known = self._search is not None and self._search.distance is distance
+        if not known and is_searchable(distance, self.settings.max_dist):
+            self._search = Search(distance, self.nodes, self.settings.max_dist)
+        return self._search if is_searchable(distance, self.settings.max_dist) else None
 
     def mark(self) -> Undo:
         """Where things stand now."""
@@ -94,6 +110,9 @@ class Builder:
         for name in self.nodes.attributes.keys() - undo.attributes:
             del self.nodes.attributes[name]
         self.nodes.cut(undo.nodes, undo.stream)
+        if self.neighbourhood is not None:
+            self.neighbourhood.cut(undo.nodes)
+        self._search = None
         self.graph.cut(undo.nodes, undo.edges)
         self.log.back_to(undo.log)
         self.tail, self._tail_step = undo.tail, undo.tail_step
@@ -123,6 +142,7 @@ class Builder:
             observations = observations[chosen]
         assignment = np.full(number, DROPPED)
         low = 0
+        self._look_around(distance)
         while low < len(chosen):
             part = slice(low, low + self._block_size(block))
             stream = undo.stream + chosen[part]
@@ -143,6 +163,8 @@ class Builder:
     def _block_size(self, block: int | None) -> int:
         if self.settings.feature_average:
             return 1  # each merge moves a feature that the next observation is compared with
+        if self.neighbourhood is not None:
+            return block or _BLOCK
         return block or max(1, min(_BLOCK, _BLOCK_NUMBERS // (len(self.nodes) + 1)))
 
     def _uniform_choice(self, number: int) -> Ints:
@@ -163,7 +185,7 @@ class Builder:
         self, distance: Distance, features: Features | None, observations: Any, stream: Ints, undo: Undo
     ) -> Ints:
         """Add one block; `stream` says which observations of the stream these are. Returns their node ids."""
-        nodes, settings = self.nodes, self.settings
+        nodes, settings, before = self.nodes, self.settings, len(self.nodes)
         embedding = embed(distance, observations, nodes.embedding_width)
         feature = embedding
         if features is not None:
@@ -172,18 +194,57 @@ class Builder:
         if settings.keep_observations:
             kept = as_array("observations", observations)
             nodes.check_observations(kept)
-        table = self._distances(distance, embedding)
-        matches = self._decide(distance, feature, table)
-        new = np.flatnonzero(matches == NOVEL)
-        own_feature = feature[new] if features is not None or settings.feature_average else None
-        nodes.append(stream[new], embedding[new], own_feature, None if kept is None else kept[new])
-        self._append_edges(table, new)
-        node_of = np.concatenate([np.arange(table.nodes), np.full(len(stream), NOVEL)])
-        node_of[table.nodes + new] = table.nodes + np.arange(len(new))
-        assignment = np.where(matches == NOVEL, node_of[table.nodes :], node_of[matches])
-        if settings.feature_average and matches[0] != NOVEL:
+        self._look_around(distance)
+        step = len(stream) if self.neighbourhood is None else _NEARBY_BLOCK
+        assignment = np.empty(len(stream), np.int64)
+        for low in range(0, len(stream), step):
+            part = slice(low, low + step)
+            own = feature[part] if features is not None or settings.feature_average else None
+            some = stream[part], embedding[part], own, None if kept is None else kept[part]
+            assignment[part] = self._add(distance, feature[part], *some)
+        if settings.feature_average and assignment[0] < before:
             self._average_feature(int(assignment[0]), feature[0], undo)
         return assignment
+
+    def _look_around(self, distance: Distance) -> None:
+        """Search for what is near from so many nodes on, where that is possible."""
+        if self.neighbourhood is not None and self.neighbourhood.search.distance is not distance:
+            self.neighbourhood = None
+        if self.neighbourhood is None and len(self.nodes) >= ENOUGH and Neighbourhood.suits(distance, self.settings):
+            self.neighbourhood = Neighbourhood(distance, self.nodes, self.settings)
+
+    def _add(
+        self,
+        distance: Distance,
+        feature: Floats,
+        stream: Ints,
+        embedding: Floats,
+        own_feature: Floats | None,
+        kept: NDArray[Any] | None,
+    ) -> Ints:
+        """Decide about a block, and add its nodes and edges. Returns the node ids of its observations."""
+        before = len(self.nodes)
+        around = self.neighbourhood
+        if around is None:
+            table = self._distances(distance, embedding)
+            matches = self._decide(distance, feature, table)
+        else:
+            near = around.around(embedding)
+
+            def measure(observation: Ints, node: Ints, outgoing: bool) -> Floats:
+                return around.search.measure(embedding, Pairs(observation, node), outgoing)
+
+            matches = decide_nearby(self.settings, self.graph, *around.perceptual(feature), near, measure)
+        new = np.flatnonzero(matches == NOVEL)
+        features = None if own_feature is None else own_feature[new]
+        self.nodes.append(stream[new], embedding[new], features, None if kept is None else kept[new])
+        edges = self._edges(table, new) if around is None else new_edges(near, new, self.settings)
+        self.graph.append(len(self.nodes), *edges, np.zeros(len(edges[0]), np.uint8))
+        node_of = np.full(len(stream), NOVEL)
+        node_of[new] = before + np.arange(len(new))
+        inside = np.where(matches >= before, matches - before, 0)
+        merged = np.where(matches < before, matches, node_of[inside])
+        return np.where(matches == NOVEL, node_of, merged)
 
     def _distances(self, distance: Distance, embedding: Floats) -> Block:
         """Distances between a block and its universe, asked for in four calls or fewer."""
@@ -206,7 +267,7 @@ class Builder:
         node_features = self.nodes.feature if table.nodes else np.empty((0, feature.shape[1]), np.float32)
         return decide(self.settings, self.graph, node_features, feature, table, rows)
 
-    def _append_edges(self, table: Block, new: Ints) -> None:
+    def _edges(self, table: Block, new: Ints) -> tuple[Ints, Ints, Floats]:
         """Edges between each new node and all nodes before it, into it first, in the order of one by one."""
         before = table.nodes
         everything = np.concatenate([np.arange(before), before + new])
@@ -220,7 +281,7 @@ class Builder:
         outgoing, other = np.divmod(column, max(1, len(everything)))
         node = before + number
         source, target = np.where(outgoing, node, other), np.where(outgoing, other, node)
-        self.graph.append(len(self.nodes), source, target, pair[near], np.zeros(len(source), np.uint8))
+        return source, target, pair[near]
 
     def _average_feature(self, node: int, feature: Floats, undo: Undo) -> None:
         stored = self.nodes.feature[node]
@@ -231,9 +292,8 @@ class Builder:
     def join_in_time(self, assignment: Ints, episodes: Ints, steps: Ints | None, undo: Undo) -> None:
         """Edges between the nodes of consecutive observations of one episode, which weigh the steps between these."""
         pairs, took = self._passages(assignment, episodes, steps)
-        found = [self.graph.find(int(u), int(v)) for u, v in pairs]
-        is_new = np.array([edge is None for edge in found], np.bool_)
-        known = np.array([edge for edge in found if edge is not None], np.int64)
+        found = self.graph.find_many(*pairs.T)
+        is_new, known = found < 0, found[found >= 0]
         took_known, before = took[~is_new], self.graph.temporal.values[known]
         shorter = (before == 0) | (took_known < before)
         known, before, took_known = known[shorter], before[shorter], took_known[shorter]

@@ -17,8 +17,8 @@ from .policies import CleanupPolicy, Evidence
 class Journal(Protocol):
     """Where events are written, if the memory is live."""
 
-    def write_log(self, log: EventLog, mark: Mark) -> None:
-        """Write the events since a mark, all or nothing."""
+    def write_log(self, log: EventLog, mark: Mark, facts: dict[str, Any] | None = None) -> None:
+        """Write the events since a mark, and facts about the memory with them, all or nothing."""
         ...
 
     def write_fold(self, log: EventLog, fold: Fold) -> None:
@@ -58,9 +58,17 @@ class Cleanup:
         self.log = log
         self.holder = holder
         self.records = records
+        self.before: dict[int, Evidence | None] | None = None  # what a copy that follows this has to take back
 
-    def record(self, edges: list[int], outcomes: list[bool], episodes: list[int], store: Journal | None) -> list[bool]:
-        """Take in tries in order and write them; whether each removed its edge."""
+    def record(
+        self,
+        edges: list[int],
+        outcomes: list[bool],
+        episodes: list[int],
+        store: Journal | None,
+        facts: dict[str, Any] | None = None,
+    ) -> list[bool]:
+        """Take in tries in order and write them, with facts about the memory; whether each removed its edge."""
         self.make_room(store)
         before = {edge: self.graph.evidence.get(edge) for edge in edges}  # and of spare edges, once they are let in
         records, mark = self.records, self.log.mark()
@@ -69,15 +77,22 @@ class Cleanup:
             tries = zip(edges, outcomes, episodes, strict=True)
             removals = [self._try_edge(edge, outcome, episode, events, before) for edge, outcome, episode in tries]
             self.log.append(events, self.holder.size)
-            if store is not None and events:
-                store.write_log(self.log, mark)
+            if store is not None and (events or facts):
+                store.write_log(self.log, mark, facts)
         except BaseException:
             if store is None or not store.wrote(mark):
                 self.records = records
                 self.log.back_to(mark)
                 self._put(before)
             raise
+        if self.before is not None:
+            self.before = {**before, **self.before}
         return removals
+
+    def put(self, changes: Mapping[int, Evidence | None], records: int) -> None:
+        """Set what is known about these edges, and how many tries there were, without an event."""
+        self._put(changes)
+        self.records = records
 
     def restore(self, edges: list[int], store: Journal | None) -> int:
         """Bring back those of these edges that are removed, and write that; how many they are."""

@@ -31,6 +31,10 @@ class Distance(Protocol):
     `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the
     distance provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup
     norm).
+    `triangle` (True) says that d(a, c) ≤ d(a, b) + d(b, c), rounding aside: then no node can tell two places apart by
+    more than the way between them, and `reached` need not ask all of them.
+    `keys(embeddings)`, `probes(embeddings, outgoing)` and `reach(steps)` say how to search it, so that a large memory
+    costs no more per observation than a small one; see sgm/memory/search.py.
     """
 
     def embed(self, observations: Any) -> NDArray[Any]:

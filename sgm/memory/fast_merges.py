@@ -17,10 +17,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from .adjacency import Adjacency
 from .arrays import Bools, Ints, ragged
 from .criteria import Floats, exceeds, perceptual_pairs, within
-from .graph import Graph, Index
+from .graph import Graph
 from .settings import Settings
 
 NOVEL = -1
@@ -47,13 +49,15 @@ class Direction(NamedTuple):
     Attributes:
         own: (B, V + B), the way between an observation of the block and x, in this direction.
         opposite: (B, V + B), the same in the other direction, so that opposite[m, x] is x's own way to m.
-        edges: the graph's edges, by the candidate's end.
-        distance: (E,) distances of all edges.
+        edges: the graph's edges at each candidate.
+        others: (E,) the other end of all edges.
+        distance: (E,) distances of all edges; infinite for those that only time made, which say nothing about it.
     """
 
     own: Floats
     opposite: Floats
-    edges: Index
+    edges: Adjacency
+    others: NDArray[np.int32]
     distance: Floats
 
 
@@ -69,30 +73,22 @@ def decide(
     observation, candidate = perceptual_pairs(node_features, features, settings)
     if settings.criterion == "perceptual":
         nothing = [0] * len(observation)
-        return _first_match(observation, candidate, nothing, [-1] * len(observation), block)
+        return first_match(observation, candidate, nothing, [-1] * len(observation), block.nodes, len(block.out))
     directions = _directions(settings, graph, block)
     consistent = _consistent_with_nodes(observation, candidate, directions, settings, block, rows)
     observation, candidate = observation[consistent], candidate[consistent]
     breakers, witnesses = _bits(observation, candidate, directions, settings, block)
-    return _first_match(observation, candidate, breakers, witnesses, block)
+    return first_match(observation, candidate, breakers, witnesses, block.nodes, len(block.out))
 
 
 def _directions(settings: Settings, graph: Graph, block: Block) -> list[Direction]:
     distance = graph.distance.values
     chosen = []
     if settings.criterion in ("two-way", "outgoing"):
-        chosen.append(Direction(block.out, block.into, _finite(graph.by_source(), distance), distance))
+        chosen.append(Direction(block.out, block.into, graph.out_of(), graph.target.values, distance))
     if settings.criterion in ("two-way", "incoming"):
-        chosen.append(Direction(block.into, block.out, _finite(graph.by_target(), distance), distance))
+        chosen.append(Direction(block.into, block.out, graph.into(), graph.source.values, distance))
     return chosen
-
-
-def _finite(index: Index, distance: Floats) -> Index:
-    """The edges of an index that have a distance: those that only time made say nothing about it."""
-    if not len(distance) or distance.max() < np.inf:
-        return index
-    real = np.isfinite(distance[index.edge])
-    return Index(np.concatenate([[0], np.cumsum(real)])[index.start], index.other[real], index.edge[real])
 
 
 def _consistent_with_nodes(
@@ -119,20 +115,21 @@ def _consistent_with_nodes(
 
 def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Direction, settings: Settings) -> Bools:
     """Whether some neighbour of the candidate, a standing node, tells the pair apart."""
-    index = direction.edges
-    start = index.start[candidate]
-    degree = index.start[candidate + 1] - start
+    start = direction.edges.start[candidate].astype(np.int64)
+    degree = direction.edges.length[candidate].astype(np.int64)
     failed = np.zeros(len(observation), np.bool_)
     low = 0
     # Most pairs differ at one of the first few neighbours, so the rest is looked up only for those that do not.
     for width in (4, 28, 1 << 62):
         alive = np.flatnonzero(~failed & (degree > low))
         lengths = np.minimum(degree[alive] - low, width)
-        for part in _parts(lengths):
+        for part in parts(lengths):
             pairs = alive[part]
             positions, owner = ragged(start[pairs] + low, lengths[part])
-            own = direction.own[observation[pairs][owner], index.other[positions]]
-            apart = exceeds(np.abs(direction.distance[index.edge[positions]] - own), settings)
+            edges = direction.edges.edge[positions]
+            theirs = direction.distance[edges]
+            own = direction.own[observation[pairs][owner], direction.others[edges]]
+            apart = exceeds(np.abs(theirs - own), settings) & (theirs < np.inf)
             failed[pairs[owner[apart]]] = True
         low += width
     return failed
@@ -146,14 +143,14 @@ def _fails_anywhere(
     With scope "memory" every node counts (Eq. 3), the candidate too: one of the block that becomes no node is passed
     over later on. With "neighbors" those within MaxDist of the candidate count.
     """
-    nodes = len(direction.edges.start) - 1
+    nodes = direction.own.shape[1] - len(direction.own)
     failed = np.zeros(len(observation), np.bool_)
     if settings.scope == "memory":  # the candidate itself tells most pairs apart
         own = direction.own[observation, candidate]
         failed = exceeds(np.abs(of_candidates[which, candidate] - own), settings)
     for low, high in ((0, min(32, nodes)), (32, nodes)):
         alive = np.flatnonzero(~failed) if low < high else np.empty(0, np.int64)
-        for part in _parts(np.full(len(alive), high - low)):
+        for part in parts(np.full(len(alive), high - low)):
             pairs = alive[part]
             theirs = of_candidates[which[pairs], low:high]
             apart = exceeds(np.abs(theirs - direction.own[observation[pairs], low:high]), settings)
@@ -174,7 +171,7 @@ def _bits(
     size, nodes = len(block.out), block.nodes
     breakers: list[int] = []
     witnesses: list[int] = []
-    for part in _parts(np.full(len(observation), size)):
+    for part in parts(np.full(len(observation), size)):
         row, column = observation[part], candidate[part]
         breaks = np.zeros((len(row), size), np.bool_)
         neighbour = np.zeros((len(row), size), np.bool_)
@@ -189,13 +186,11 @@ def _bits(
                 apart &= near
                 has_neighbour |= _has_neighbour(column, direction, settings, block)
             breaks |= apart
-        breakers += _integers(breaks)
+        breakers += bit_rows(breaks)
         if settings.scope == "memory":
             witnesses += [-1] * len(row)
         else:
-            witnesses += [
-                -1 if known else bits for known, bits in zip(has_neighbour, _integers(neighbour), strict=True)
-            ]
+            witnesses += [-1 if known else bits for known, bits in zip(has_neighbour, bit_rows(neighbour), strict=True)]
     return breakers, witnesses
 
 
@@ -203,17 +198,24 @@ def _has_neighbour(candidate: Ints, direction: Direction, settings: Settings, bl
     """Whether candidates have a neighbour among the standing nodes."""
     result = np.zeros(len(candidate), np.bool_)
     standing = candidate < block.nodes
-    start = direction.edges.start
-    result[standing] = start[candidate[standing] + 1] > start[candidate[standing]]
+    result[standing] = has_distance(direction.edges, candidate[standing], direction.distance)
     members, which = np.unique(candidate[~standing] - block.nodes, return_inverse=True)
     has = np.any(within(direction.own[members, : block.nodes], settings), axis=1)
     result[~standing] = has[which]
     return result
 
 
-def _first_match(observation: Ints, candidate: Ints, breakers: list[int], witnesses: list[int], block: Block) -> Ints:
+def has_distance(at_each: Adjacency, nodes: Ints, distance: Floats) -> Bools:
+    """Whether (n,) nodes have an edge that a distance made: (n,) bool."""
+    distinct, which = np.unique(nodes, return_inverse=True)
+    edges, owner = at_each.of(distinct)
+    return np.bincount(owner[distance[edges] < np.inf], minlength=len(distinct))[which] > 0
+
+
+def first_match(
+    observation: Ints, candidate: Ints, breakers: list[int], witnesses: list[int], nodes: int, size: int
+) -> Ints:
     """The pass over the block in order: the first candidate in node order that is a node and passes wins."""
-    nodes, size = block.nodes, len(block.out)
     matches = np.full(size, NOVEL)
     ends = np.searchsorted(observation, np.arange(size + 1)).tolist()
     candidates = candidate.tolist()
@@ -233,12 +235,12 @@ def _first_match(observation: Ints, candidate: Ints, breakers: list[int], witnes
     return matches
 
 
-def _integers(bits: Bools) -> list[int]:
+def bit_rows(bits: Bools) -> list[int]:
     """Rows of bits as Python integers, bit m for column m."""
     return [int.from_bytes(row.tobytes(), "little") for row in np.packbits(bits, axis=1, bitorder="little")]
 
 
-def _parts(lengths: Ints) -> list[slice]:
+def parts(lengths: Ints) -> list[slice]:
     """Cut a list of runs into parts of about _CHUNK numbers, each of at least one run."""
     if not len(lengths):
         return []

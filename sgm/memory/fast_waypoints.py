@@ -14,10 +14,14 @@ from numpy.typing import NDArray
 
 from .arrays import Bools, Ints
 from .distance import Distance, Floats, between, paired
+from .graph import Graph
 from .nodes import Nodes
 
+OVER = ("all", "neighbours")
 _WITNESSES = 3  # nodes kept for each waypoint that told it apart from where an agent was
 _PROOF_WORTH = 8  # checks of a waypoint against all nodes after which proofs about it pay
+_MANY = 4096  # nodes from which on the neighbours of a waypoint are asked before all
+_ROUNDING = 1e-3  # share of the cutoff that distances may be off
 _ROW_BYTES = 1 << 26  # worth of waypoints' distances to all nodes that is kept
 
 
@@ -25,33 +29,93 @@ class WaypointTest:
     """Whether waypoints have been reached: ‖d(s, ·) − d(w, ·)‖∞ < cutoff over all nodes.
 
     One node suffices to refute that exactly. The waypoint itself does so nearly always; then those nodes are asked that
-    refuted it for this waypoint before; only what passes them needs all nodes.
+    refuted it for this waypoint before; only what passes them needs all nodes. Where the distance keeps the triangle
+    inequality (`distance.triangle`), no node tells two places apart by more than the way between them.
     """
 
-    def __init__(self, nodes: Nodes) -> None:
-        """Test against these nodes."""
+    def __init__(self, nodes: Nodes, graph: Graph) -> None:
+        """Test against these nodes, which this graph joins."""
         self._nodes = nodes
+        self._graph = graph
+        self._distance: Distance | None = None
         self._to_itself: Floats = np.empty(0, np.float32)
         self._witnesses: Ints = np.empty((0, _WITNESSES), np.int64)
         self._rows: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
         self._checks: Ints = np.empty(0, np.int64)
         self._telling: dict[tuple[int, float], Ints] = {}
+        self._known_neighbours: dict[tuple[int, bool], tuple[Ints, Floats]] = {}
+        self._version = -1  # of the graph that has these neighbours
 
-    def __call__(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
-        """(n, e) states and (n,) waypoint nodes to (n,) bool."""
+    def __call__(
+        self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float, nearby: bool = False
+    ) -> Bools:
+        """(n, e) states and (n,) waypoint nodes to (n,) bool; `nearby`: only neighbours of the waypoints are asked."""
         self._refresh(distance)
         limit = np.float32(cutoff)
         standing = self._nodes.embedding
-        gap = paired(distance, states, standing[waypoints]) - self._to_itself[waypoints]
-        left = np.flatnonzero(np.abs(gap) < limit)
+        steps = paired(distance, states, standing[waypoints])
+        left = np.flatnonzero(np.abs(steps - self._steps_to_itself(distance, waypoints)) < limit)
         result = np.zeros(len(states), np.bool_)
+        if nearby:
+            if len(left):
+                result[left] = ~self._told_apart_nearby(distance, states[left], waypoints[left], limit, kept=True)
+            return result
+        if len(left) and getattr(distance, "triangle", False) is True:
+            back = paired(distance, standing[waypoints[left]], states[left])
+            result[left] = proven = np.maximum(steps[left], back) < (1 - _ROUNDING) * limit
+            left = left[~proven]
         if len(left):
             left = left[~self._refuted(distance, states[left], waypoints[left], limit)]
+        if len(left) and len(standing) >= _MANY:
+            left = left[~self._told_apart_nearby(distance, states[left], waypoints[left], limit)]
         if len(left):
             worst, gap = self._widest_gaps(distance, states[left], waypoints[left], cutoff)
             result[left] = passed = gap < limit
             self._remember(waypoints[left[~passed]], worst[~passed])
         return result
+
+    def _steps_to_itself(self, distance: Distance, waypoints: Ints) -> Floats:
+        """(n,) what the distance says of waypoints to themselves."""
+        steps: Floats = self._to_itself[waypoints]
+        missing = np.isnan(steps)
+        if missing.any():
+            chosen = self._nodes.embedding[waypoints[missing]]
+            steps[missing] = self._to_itself[waypoints[missing]] = paired(distance, chosen, chosen)
+        return steps
+
+    def _told_apart_nearby(
+        self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32, kept: bool = False
+    ) -> Bools:
+        """Which claims the neighbours of the waypoints in the graph refute; `kept`: those over edges in the filter."""
+        found = [self._neighbours(distance, waypoint, kept) for waypoint in waypoints.tolist()]
+        node, theirs = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        owner = np.repeat(np.arange(len(found)), [len(nodes) for nodes, _ in found])
+        told = np.zeros(len(states), np.bool_)
+        if len(node):
+            ours = paired(distance, states[owner], self._nodes.embedding[node])
+            told[owner[np.abs(ours - theirs) >= limit]] = True
+        return told
+
+    def _neighbours(self, distance: Distance, waypoint: int, kept: bool) -> tuple[Ints, Floats]:
+        """The neighbours of a waypoint, and the steps from it to them."""
+        graph = self._graph
+        if self._version != graph.version:
+            self._known_neighbours.clear()
+            self._version = graph.version
+        known = self._known_neighbours.get((waypoint, kept))
+        if known is None:
+            after, before = graph.out_of().at(waypoint), graph.into().at(waypoint)
+            if kept:
+                passing = graph.in_filter()
+                after, before = after[passing[after]], before[passing[before]]
+            nodes = np.unique(np.concatenate([graph.target.values[after], graph.source.values[before]]))
+            standing = self._nodes.embedding
+            own = np.broadcast_to(standing[waypoint], (len(nodes), standing.shape[1]))
+            known = self._known_neighbours[waypoint, kept] = (
+                nodes.astype(np.int64),
+                paired(distance, own, standing[nodes]),
+            )
+        return known
 
     def _widest_gaps(
         self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float
@@ -111,13 +175,21 @@ class WaypointTest:
 
     def _refresh(self, distance: Distance) -> None:
         """Nodes never change, but there may be more of them than last time, or none of those known any more."""
-        standing = self._nodes.embedding
-        if len(self._to_itself) != len(standing):
-            self._rows.clear()
-            self._telling.clear()
-            self._checks = np.zeros(len(standing), np.int64)
-            self._witnesses = np.full((len(standing), _WITNESSES), -1)
-            self._to_itself = paired(distance, standing, standing)
+        size, known = len(self._nodes.embedding), len(self._to_itself)
+        if size == known:
+            return
+        self._rows.clear()
+        self._telling.clear()
+        if size < max(known, _MANY) or distance is not self._distance:
+            known = 0
+        self._distance = distance
+        more = size - known
+        unknown = np.full(more, np.nan, np.float32)
+        if size < _MANY:
+            unknown = paired(distance, self._nodes.embedding, self._nodes.embedding)
+        self._to_itself = np.concatenate([self._to_itself[:known], unknown])
+        self._checks = np.concatenate([self._checks[:known], np.zeros(more, np.int64)])
+        self._witnesses = np.concatenate([self._witnesses[:known], np.full((more, _WITNESSES), -1)])
 
     def _rows_of(self, distance: Distance, waypoints: Ints) -> Floats:
         """(n, V) steps from waypoints to all nodes, from the cache where they are known."""

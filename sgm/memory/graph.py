@@ -8,10 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from .adjacency import Adjacency
 from .arrays import Bools, Column, Ints, ragged
+from .compiled import kernels
 from .policies import Evidence
 
 Steps = NDArray[np.uint8]
+_HISTORY = 64  # versions that are remembered for those who follow the graph
+_FEW, _MANY = 512, 4096  # nodes that are filtered by compiled code, if there are so many in all
+_FIND = 4096  # edges looked for at once
 MOST_BETWEEN = 255  # steps between two observations that are joined in time, at most
 
 
@@ -62,9 +67,12 @@ class Graph:
         self._k: int | None = None
         self._passing: Bools | None = None
         self._partner: Ints | None = None
-        self._unfiltered: list[Ints] = []
+        self._stale = Column(np.bool_)  # nodes whose successors have to be filtered again
+        self._any_stale = False
+        self._out, self._into = Adjacency(), Adjacency()
         self._by_source: Index | None = None
         self._by_target: Index | None = None
+        self._history: list[tuple[int, NDArray[Any]]] = []  # of each version: the nodes whose outgoing edges changed
 
     def __len__(self) -> int:
         """Number of edges ever made, removed and filtered ones included."""
@@ -72,9 +80,9 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the edge columns."""
-        columns = (self.source, self.target, self.distance, self.temporal, self.kept)
-        return sum(column.nbytes for column in columns)
+        """Bytes of the edge columns, and of the edges at each node."""
+        columns = (self.source, self.target, self.distance, self.temporal, self.kept, self._stale)
+        return sum(column.nbytes for column in columns) + self._out.nbytes + self._into.nbytes
 
     def append(self, nodes: int, source: Ints, target: Ints, distance: NDArray[np.float32], temporal: Steps) -> None:
         """Grow to `nodes` nodes and add edges, which must be new."""
@@ -90,10 +98,15 @@ class Graph:
 
     def cut(self, nodes: int, edges: int) -> None:
         """Forget nodes and edges from these numbers on."""
+        sources = self.source.values[edges:].copy()
+        self._out.cut(nodes, edges, self.source.values)
+        self._into.cut(nodes, edges, self.target.values)
         for column in (self.source, self.target, self.distance, self.temporal, self.kept):
             column.cut(edges)
         self.nodes = nodes
-        self._changed(np.arange(nodes))
+        self._stale.cut(min(nodes, len(self._stale)))
+        self._changed(sources[sources < nodes])
+        self._history = []
 
     def set_temporal(self, edges: Ints, steps: Steps) -> None:
         """Say in how many steps an episode went through these (m,) edges; 0: none did."""
@@ -134,10 +147,27 @@ class Graph:
 
     def find(self, source: int, target: int) -> int | None:
         """The edge from `source` to `target`, or None."""
-        index = self.by_source()
-        low, high = index.start[source], index.start[source + 1]
-        position = low + np.searchsorted(index.other[low:high], target)
-        return int(index.edge[position]) if position < high and index.other[position] == target else None
+        edges = self.out_of().at(source)
+        place = np.flatnonzero(self.target.values[edges] == target)
+        return int(edges[place[0]]) if len(place) else None
+
+    def find_many(self, sources: Ints, targets: Ints) -> Ints:
+        """The edges from (m,) sources to (m,) targets; −1 where there is none."""
+        found = np.full(len(sources), -1)
+        at_each = self.out_of()
+        for low in range(0, len(sources), _FIND):
+            edges, owner = at_each.of(sources[low : low + _FIND])
+            match = self.target.values[edges] == targets[low + owner]
+            found[low + owner[match]] = edges[match]
+        return found
+
+    def out_of(self) -> Adjacency:
+        """The edges out of each node, in the order in which they were made."""
+        return self._out.sync(self.nodes, self.source.values)
+
+    def into(self) -> Adjacency:
+        """The edges into each node, in the order in which they were made."""
+        return self._into.sync(self.nodes, self.target.values)
 
     def by_source(self) -> Index:
         """Edges grouped by source, targets ascending."""
@@ -171,12 +201,9 @@ class Graph:
         Removed edges count among the k, so that cleanup never promotes a longer edge in the place of a removed one,
         just as when the filter is applied once before cleanup. The guard may let in longer ones (`Evidence.spare`).
         """
-        if self._unfiltered:
-            changed = np.zeros(self.nodes, np.bool_)
-            for sources in self._unfiltered:
-                changed[sources[sources < self.nodes]] = True
-            self._unfiltered = []
-            self._filter(np.flatnonzero(changed))
+        if self._any_stale:
+            self._filter(np.flatnonzero(self._stale.values))
+            self._stale.values[:] = self._any_stale = False
             self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
             self._passing = self.kept.values if self.reversible is None else self._both_ways()
             self._passing[self.spares] = True
@@ -190,7 +217,7 @@ class Graph:
     def filter_again(self, edge: int) -> None:
         """Filter the successors of an edge's source anew, because it became a spare or is none any more."""
         self.version += 1
-        self._unfiltered.append(self.source.values[[edge]].astype(np.int64))
+        self._mark_stale(self.source.values[[edge]])
 
     def removed(self) -> Bools:
         """(E,) which edges have been removed."""
@@ -218,9 +245,23 @@ class Graph:
         copy.append(nodes, *(column.values[:edges] for column in columns))
         return copy
 
-    def _changed(self, sources: Ints) -> None:
+    def changed_since(self, version: int) -> Ints | None:
+        """The nodes whose outgoing edges, or what these weigh, may have changed since a version; None: any of them."""
+        newer = [sources for at, sources in self._history if at > version]
+        if self.reversible is not None or len(newer) != self.version - version:
+            return None
+        return np.unique(np.concatenate(newer)).astype(np.int64)
+
+    def _mark_stale(self, sources: NDArray[Any]) -> None:
+        if self.nodes > len(self._stale):
+            self._stale.append(np.zeros(self.nodes - len(self._stale), np.bool_))
+        self._stale.values[sources] = self._any_stale = True
+        self._history.append((self.version, sources))
+        del self._history[:-_HISTORY]
+
+    def _changed(self, sources: NDArray[Any]) -> None:
         self.version += 1
-        self._unfiltered.append(sources)
+        self._mark_stale(sources)
         self._by_source = self._by_target = self._partner = self._passing = None
 
     def _reindex(self) -> None:
@@ -232,13 +273,21 @@ class Graph:
         self._by_target = Index(*(np.asarray(a, np.int64) for a in (columns.indptr, columns.indices, columns.data)))
 
     def _filter(self, sources: Ints) -> None:
-        index = self.by_source()
-        lengths = index.start[sources + 1] - index.start[sources]
-        positions, owner = ragged(index.start[sources], lengths)
-        edges = index.edge[positions]
+        """Filter the successors of these nodes again."""
+        if (
+            self._k is not None
+            and self.reversible is None
+            and len(sources) <= _FEW
+            and self.nodes > _MANY
+            and kernels()
+        ):
+            self._filter_few(sources, self._k)
+            return
+        edges, lengths = self._successors(sources)
         if self._k is None:
             self.kept.values[edges] = True
             return
+        owner = np.repeat(np.arange(len(sources)), lengths)
         weights = self._forward(edges)
         limit = kth_smallest(weights, lengths, self._k)[owner]
         # Of the edges that tie for the last place those to the lowest targets stay; targets ascend within a source.
@@ -246,6 +295,24 @@ class Graph:
         first = np.cumsum(lengths) - lengths
         seen, below = _running_count(ties, first, owner), np.bincount(owner[weights < limit], minlength=len(sources))
         self.kept.values[edges] = (weights < limit) | (ties & (seen <= self._k - below[owner]))
+
+    def _filter_few(self, sources: Ints, k: int) -> None:
+        """The same for a few nodes of many, compiled."""
+        from .fast_paths import keep_nearest
+
+        at_each = self.out_of()
+        columns = (self.distance.values, self.temporal.values, self.target.values)
+        keep_nearest(at_each.start, at_each.length, at_each.edge, sources, *columns, k, self.kept.values)
+
+    def _successors(self, sources: Ints) -> tuple[Ints, Ints]:
+        """The edges out of (n,) nodes, ascending, by target within each, and (n,) how many each has."""
+        if self._by_source is not None or 2 * len(sources) > self.nodes:
+            index = self.by_source()
+            lengths = index.start[sources + 1] - index.start[sources]
+            return index.edge[ragged(index.start[sources], lengths)[0]], lengths
+        at_each = self.out_of()
+        edges, owner = at_each.of(sources)
+        return edges[np.lexsort((self.target.values[edges], owner))], at_each.length[sources].astype(np.int64)
 
 
 def kth_smallest(values: NDArray[np.float32], lengths: Ints, k: int) -> NDArray[np.float32]:

@@ -61,3 +61,11 @@ def check_settings(path: Path, stored: Settings, given: dict[str, Any]) -> None:
                 f"{path} was made with {name}={getattr(stored, name)!r}, not {shortened(value)}. Leave {name} out, or "
                 "use another file."
             )
+
+
+def checked_workers(stored: Any) -> dict[str, int]:
+    """The last batch of evidence from each worker, as a file holds them; StoreError if it is anything else."""
+    named = isinstance(stored, dict) and all(isinstance(name, str) for name in stored)
+    if not named or not all(type(number) is int and 0 <= number < 2**53 for number in stored.values()):
+        raise StoreError(f"its workers are {shortened(stored)}: expected the number of the last batch by name")
+    return dict(stored)

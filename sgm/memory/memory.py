@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 import math
 import os
@@ -30,17 +31,20 @@ from .consolidate import consolidate
 from .criteria import within as is_within
 from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, far_of, paired
 from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
-from .fast_waypoints import WaypointTest
+from .fast_waypoints import OVER, WaypointTest
 from .given import OF_THE_DATA, unpack
 from .graph import Edges, Graph
-from .load_checks import check_distance, check_names, check_settings
+from .load_checks import check_distance, check_names, check_settings, checked_workers
 from .lock import WriterLock, real_path
+from .merge import MergeReport, check_mergeable, merge
 from .nodes import Nodes
 from .plan import Plan
-from .planner import Near, Planner, Tree, checked_mode
+from .planner import MANY, Near, Planner, Tree, checked_mode
 from .policies import POLICIES, CleanupPolicy, Evidence, ForeignPolicy, make_policy, policy_from_dict
+from .prune import without
 from .read import Contents, read
 from .schema import form_of
+from .search import Search
 from .settings import MOST_STEPS, Settings, number, off_is_infinite, shortened, whole
 from .stats import ENOUGH_TO_JUDGE, Stats, as_html, look_at, measure
 from .turns import takes_turns
@@ -49,6 +53,7 @@ if TYPE_CHECKING:
     from sgm.inspector.notebook import Page
 
 Path_ = str | os.PathLike[str]
+_SHARE_TO_JUDGE = 0.1  # of all observations that a batch must have for the whole graph to be looked at
 
 
 class SparseGraphicalMemory:
@@ -144,10 +149,11 @@ class SparseGraphicalMemory:
         self._log = log
         self._builder = Builder(nodes, graph, log, settings, tail)
         self._planner = Planner(graph, self.policy)
-        self._waypoint_test = WaypointTest(nodes)
+        self._waypoint_test = WaypointTest(nodes, graph)
         self._cleanup = Cleanup(graph, self._planner, self.policy, log, self._builder, records)
         self._loaded_fingerprint: str | None = None
         self._made_with: dict[str, Any] | None = None
+        self._applied: dict[str, int] = {}  # the last batch of evidence taken in from each worker, see _record_batch
         self._store: store.Store | None = None
         self._read_only = ""  # why nothing may be changed, if so
         self._turn = threading.RLock()
@@ -318,8 +324,8 @@ class SparseGraphicalMemory:
     ) -> ExtendReport:
         """Take in a batch of observations, in order, in a single pass; all of it or, on an error, nothing.
 
-        From 200 observations on, a `MemoryWarning` says what to try if hardly any were merged, if there are no edges,
-        or if the largest strongly connected component has less than half of the nodes.
+        From 200 observations on, a tenth of all so far, a `MemoryWarning` says what to try if hardly any were merged,
+        if there are no edges, or if the largest strongly connected component has less than half of the nodes.
 
         Args:
             observations: (n, ...) as the distance's `embed` takes them, or an `sgm.Experience`, whose achieved goals
@@ -360,7 +366,7 @@ class SparseGraphicalMemory:
                 raise
         if whole_episodes and episodes is not None:
             self._measure_single_steps(observations, episodes)
-        if total >= ENOUGH_TO_JUDGE:
+        if total >= max(ENOUGH_TO_JUDGE, _SHARE_TO_JUDGE * len(self._nodes.assignment)):
             self._warn()
         return report
 
@@ -424,6 +430,60 @@ class SparseGraphicalMemory:
         if given.whole_episodes:
             memory._measure_single_steps(given.observations, np.asarray(given.episode))
         return memory
+
+    @takes_turns
+    def pruned(self, source: ArrayLike, target: ArrayLike) -> SparseGraphicalMemory:
+        """A copy of this memory without some edges, as if they had never been made.
+
+        Edges that `remove` or cleanup takes away still count among the k nearest successors of a node. Those left out
+        here do not: the next nearest take their places. So leave out what is known to be false before cleaning up (see
+        `sgm.navigation.verify_edges`). Evidence stays behind. The copy is not live; reversible edges go both ways.
+
+        Args:
+            source: (m,) the nodes that the edges lead from; edges beyond the k nearest count, too.
+            target: (m,) the nodes that they lead to.
+        """
+        graph = without(self._graph, source, target, self.settings.k)
+        memory = SparseGraphicalMemory.__new__(SparseGraphicalMemory)
+        how = self._distance, self._features, self.settings, self.policy
+        memory._set_up(*how, copy.deepcopy(self._nodes), graph, EventLog(self._log.keep), self._builder.tail)
+        return memory
+
+    @takes_turns
+    def merge(self, other: SparseGraphicalMemory, *, progress: bool = False) -> MergeReport:
+        """Take in another memory of the same distance, with its tries and attributes; all of it or nothing.
+
+        Each node of the other is merged into a node or becomes one by the rule that observations are, as if the
+        observations that these nodes keep were given to `extend`; the observations of the other follow those of this
+        memory in `assignment`. Its episodes join nodes in time, as they did there. Its tries are recorded here, in
+        their order, so that this memory's policy decides what they lead to; an edge that was removed there by hand, and
+        was never tried, is removed. The other memory stays as it is.
+
+        Args:
+            other: with the same criterion, thresholds, MaxDist, scope and features; its distance must have the same
+                fingerprint, or say the same of its edges. Where this memory keeps observations, so must it.
+            progress: show a progress bar.
+        """
+        check_mergeable(self, other)
+        self._require_writable()
+        self._require_features()
+        self._cleanup.make_room(self._store)
+        undo, records, keep = self._builder.mark(), self.records, self._log.keep
+        self._cleanup.before, self._log.keep = {}, None
+        with other._turn, progress_bar(shown=progress, total=len(other), desc="merge", unit="node") as bar:
+            try:
+                report = merge(self, other, undo, bar)
+                self._log.keep = keep
+                if self._store:
+                    self._store.write_batch(self._builder, undo, self._meta())
+            except BaseException:
+                if self._store is None or not self._store.wrote(undo):
+                    self._cleanup.put(self._cleanup.before, records)
+                    self._builder.back_to(undo)
+                raise
+            finally:
+                self._cleanup.before, self._log.keep = None, keep
+        return report
 
     @takes_turns
     def filter(self, k: int | None) -> None:
@@ -490,18 +550,40 @@ class SparseGraphicalMemory:
     def localise(self, observations: Any, *, as_goals: bool = False, embedded: bool = False) -> Near:
         """The nearest node of each observation and its distance: d(s, ·), or d(·, g) for goals; (n,) and (n,)."""
         self._require_nodes()
+        if (search := self._search()) is not None:
+            return search.nearest(self._embedding(observations, embedded), outgoing=not as_goals)
         steps = self.steps_from_nodes if as_goals else self.steps_to_nodes
         return localise.nearest(steps(observations, embedded=embedded))
 
     @takes_turns
-    def reached(self, observations: Any, waypoints: ArrayLike, cutoff: float = 1.0, *, embedded: bool = False) -> Bools:
-        """Whether ‖d(s, ·) − d(w, ·)‖∞ over the memory is under `cutoff`: (n, ...) and (n,) node ids to (n,) bool."""
+    def reached(
+        self,
+        observations: Any,
+        waypoints: ArrayLike,
+        cutoff: float = 1.0,
+        *,
+        over: str = "all",
+        embedded: bool = False,
+    ) -> Bools:
+        """Whether ‖d(s, ·) − d(w, ·)‖∞ is under `cutoff`: (n, ...) observations and (n,) node ids to (n,) bool.
+
+        Args:
+            observations: where agents are.
+            waypoints: nodes they go to.
+            cutoff: steps.
+            over: the nodes that are asked: "all" of the memory (the paper's), or the waypoint and its "neighbours": the
+                k nearest successors it has and the nodes it is one of, removed edges included. These are a few
+                distances instead of as many as there are nodes, and pass a little more often.
+            embedded: observations are embedded already, see `embed`.
+        """
+        if over not in OVER:
+            raise InputError(f"over is {over!r}: expected one of {', '.join(map(repr, OVER))}")
         embedding = self._embedding(observations, embedded)
         waypoints = self._node_ids(waypoints, "waypoints")
         if waypoints.shape != (len(embedding),):
             raise InputError(f"waypoints has shape {waypoints.shape}: expected one node for each of {len(embedding)}")
         cutoff = number("cutoff", cutoff, high=MOST_STEPS) if cutoff != math.inf else cutoff
-        return self._waypoint_test(self.distance, embedding, waypoints, cutoff)
+        return self._waypoint_test(self.distance, embedding, waypoints, cutoff, nearby=over != "all")
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
         """What a controller is sent to: (n,) nodes' observations if they are kept, else their embeddings."""
@@ -525,8 +607,23 @@ class SparseGraphicalMemory:
                 math.inf: to any node, as the authors' code does.
         """
         within = self._reach(by, within)
+        if (plan := self._plan_through_index(start, goal, by, within)) is not None:
+            return plan
         starts, goals = self._attachments(batch_of_one(start), batch_of_one(goal))
         return self._plan_rows(starts[0], goals[0], by, within)
+
+    @takes_turns
+    def prepare_plans(self, *, by: str = "distance") -> None:
+        """Do now what one of the next plans on a large graph would take the time for, in seconds for 100,000 nodes.
+
+        From 16,384 nodes on, with the extra `fast`, plans are searched for with landmarks, which are chosen once and
+        kept while edges are tried, removed and added. On smaller graphs there is nothing to prepare.
+
+        Args:
+            by: see `plan`.
+        """
+        self._require_nodes()
+        self._planner.prepare(checked_mode(by))
 
     @takes_turns
     def plan_many(
@@ -611,7 +708,7 @@ class SparseGraphicalMemory:
         following = np.full(len(at), -1)
         for goal in np.unique(to):
             mine = to == goal
-            following[mine] = np.maximum(self._planner.tree(int(goal), by).next[at[mine]], -1)
+            following[mine] = self._planner.following(at[mine], int(goal), by)
         return np.where(at == to, to, following)
 
     @takes_turns
@@ -661,6 +758,45 @@ class SparseGraphicalMemory:
         edges = [self._edge(a, b) for a, b in zip(sources, targets, strict=True)]
         numbers = [NO_EPISODE] * len(edges) if episodes is None else episodes.tolist()
         return self._cleanup.record(edges, outcomes.tolist(), numbers, self._store)
+
+    @takes_turns
+    def _record_batch(self, worker: str, sequence: int, u: Ints, v: Ints, reached: Bools) -> int | None:
+        """Take in a worker's batch of tries, (n,) each, once: all of it in one transaction, with its number.
+
+        Returns how many of them were of edges that are gone, which count all the same; None if the batch was taken in
+        before. Batches of a worker have to come in order.
+        """
+        self._require_writable()
+        if sequence <= (last := self._applied.get(worker, 0)):
+            return None
+        if sequence != last + 1:
+            raise InputError(f"batch {sequence} of worker {worker} came after batch {last}: one is missing")
+        edges = [self._edge(a, b) for a, b in zip(u, v, strict=True)]
+        known = self._graph.evidence
+        gone = sum(edge in known and known[edge].removed_at is not None for edge in edges)
+        applied = {**self._applied, worker: sequence}
+        try:
+            self._cleanup.record(
+                edges, reached.tolist(), [NO_EPISODE] * len(edges), self._store, {"workers": dict(applied)}
+            )
+        except BaseException:
+            if self._store is not None and self._store.holds("workers", applied):
+                self._applied = applied
+            raise
+        self._applied = applied
+        return gone
+
+    @takes_turns
+    def _enlist(self, workers: Mapping[str, int]) -> None:
+        """Say whose batches may come, and which was the last of each; all others are forgotten."""
+        self._require_writable()
+        facts = {"workers": dict(workers)}
+        try:
+            if self._store:
+                self._store.write_meta(facts)
+        finally:
+            if self._store is None or self._store.wrote(facts):
+                self._applied = dict(workers)
 
     @takes_turns
     def restore(self, u: int | None = None, v: int | None = None) -> int:
@@ -943,6 +1079,21 @@ class SparseGraphicalMemory:
             raise InputError(f"got {count(starts)} starts and {count(goals)} goals: expected as many of each")
         return self.steps_to_nodes(starts), self.steps_from_nodes(goals)
 
+    def _search(self) -> Search | None:
+        """How to find near nodes without asking for every node; None where there are few, or the distance says not."""
+        return self._builder.search(self.distance) if len(self) >= MANY else None
+
+    def _plan_through_index(self, start: Any, goal: Any, by: str, within: float | None) -> Plan | None:
+        """A plan between the nearest nodes, where they can be searched for; None if there is no path between them."""
+        if self._search() is None:
+            return None
+        first, last = self.localise(batch_of_one(start)), self.localise(batch_of_one(goal), as_goals=True)
+        self._refuse_clipped(first.distance, last.distance, within)
+        ends = int(first.node[0]), int(last.node[0])
+        if not self._planner.reaches(*ends, by):
+            return None
+        return self._plan_between(*ends, by, float(first.distance[0]), float(last.distance[0]))
+
     def _reach(self, by: str, within: float | None) -> float | None:
         """Check how to plan; `within` as steps that a distance can have."""
         checked_mode(by)
@@ -1041,6 +1192,7 @@ class SparseGraphicalMemory:
             "tail": None if self._builder.tail is None else list(self._builder.tail),
             "observation": None if kept is None else form_of(kept),
             "keep_events": self._log.keep,
+            **({"workers": dict(self._applied)} if self._applied else {}),
         }
 
     @takes_turns
@@ -1069,6 +1221,7 @@ class SparseGraphicalMemory:
         memory._set_up(distance, features, settings, chosen, *held)
         memory._loaded_fingerprint = contents.meta["fingerprint"]
         memory._made_with = contents.meta["features"]
+        memory._applied = checked_workers(contents.meta.get("workers", {}))
         if distance is not None:
             check_distance(path, contents, distance)
         return memory

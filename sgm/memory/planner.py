@@ -16,11 +16,15 @@ from scipy.sparse.csgraph import breadth_first_order, connected_components, dijk
 from sgm.errors import InputError, NoPath
 
 from .arrays import Bools, Ints
+from .compiled import kernels
 from .graph import Graph
+from .large import MODES, LargeGraph
 from .policies import CleanupPolicy, Evidence
 
 Prices = NDArray[np.float64]
-MODES = ("distance", "hops")
+MANY = 16_384  # nodes from which on ways are searched for one at a time, if numba is there
+_FEW = 8  # ways to one goal that are searched for one at a time
+_SHARE = 20  # of the nodes, one in so many may have changed edges before the rows are made anew
 _NO_EVIDENCE = Evidence()
 
 
@@ -55,6 +59,10 @@ class Planner:
 
     The planning graph is held transposed in CSR form, so that a tree from a goal gives the way to it from everywhere.
     A removed edge has an infinite price: removing, restoring and re-pricing change one number in place.
+
+    From `many` nodes on, if numba is there, ways are searched for one at a time instead, on adjacency rows that follow
+    the graph edge by edge (large.py), and the CSR form is made only for what needs it. They cost the same to the last
+    bit; of several ways that cost the same another one may be found.
     """
 
     def __init__(self, graph: Graph, policy: CleanupPolicy, tree_bytes: int = 1 << 28) -> None:
@@ -62,8 +70,12 @@ class Planner:
         self.graph = graph
         self.policy = policy
         self.trees: OrderedDict[tuple[str, int], Tree] = OrderedDict()
+        self.many = MANY
+        self._large: LargeGraph | None = None
         self._tree_bytes = tree_bytes
         self._version = -1
+        self._csr_version = -1
+        self._parts: tuple[list[int], Ints] | None = None  # edges left out, and the components without them
         self._matrices: dict[str, csr_array] = {}
         self._position: Ints = np.empty(0, np.int64)  # of each edge in the matrices' data; −1: filtered out
         self._edges: Ints = np.empty(0, np.int64)  # the edge of each entry
@@ -78,6 +90,8 @@ class Planner:
         key = (checked_mode(by), goal)
         if raised:
             return Tree(*dijkstra(self._raised(by, raised), indices=goal, return_predecessors=True))
+        if self._large is not None:
+            return Tree(*self._large.whole(goal, by))
         tree = self.trees.get(key)
         if tree is None:
             cost, following = dijkstra(self._matrices[by], indices=goal, return_predecessors=True)
@@ -88,9 +102,23 @@ class Planner:
             self.trees.move_to_end(key)
         return tree
 
+    def following(self, nodes: Ints, goal: int, by: str) -> Ints:
+        """(n,) the next nodes on the ways from (n,) nodes to a goal; −1 at the goal and where there is no way."""
+        self.refresh()
+        if self._large is not None and len(nodes) <= _FEW:
+            checked_mode(by)
+            return np.array([self._large.following(node, goal, by) for node in nodes.tolist()], np.int64)
+        return np.maximum(self.tree(goal, by).next[nodes], -1).astype(np.int64)
+
+    def prepare(self, by: str) -> None:
+        """Do now what would be done during one of the next plans: on many nodes, choose landmarks."""
+        self.refresh()
+        if self._large is not None and self._large.searches[checked_mode(by)].potentials is None:
+            self._large.searches[by].prepare()
+
     def _raised(self, by: str, raised: Mapping[tuple[int, int], float]) -> csr_array:
         """The planning graph with steps added to the prices of some edges; those that are not in it are passed over."""
-        matrix = self._matrices[by]
+        matrix = self.matrix(by)
         keys = np.array([target * self.graph.nodes + source for source, target in raised], np.int64)
         position = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         known = self._keys[position] == keys if len(self._keys) else np.zeros(len(keys), np.bool_)
@@ -102,23 +130,30 @@ class Planner:
         """A planner on the same graph as it stands, as if these edges (u, v) were removed; with trees of its own."""
         self.refresh()
         never = dict.fromkeys(edges, math.inf)
+        matrices = {by: self._raised(by, never) for by in MODES}
         other = copy.copy(self)
-        other.trees = OrderedDict()
-        other._matrices = {by: self._raised(by, never) for by in MODES}
+        other.trees, other._matrices, other._large, other._parts = OrderedDict(), matrices, None, None
         return other
 
     def reaches(self, start: int, goal: int, by: str) -> bool:
         """Whether a path leads from one node to another."""
-        return math.isfinite(self.tree(goal, by).cost[start])
+        return math.isfinite(self.cost(start, goal, by))
+
+    def cost(self, start: int, goal: int, by: str) -> float:
+        """What the shortest path between two nodes costs; infinite if there is none."""
+        self.refresh()
+        if self._large is not None:
+            return self._large.cost(start, goal, checked_mode(by))
+        return float(self.tree(goal, by).cost[start])
 
     def route(self, start: int, goal: int, by: str) -> Route:
         """The shortest path between two nodes; NoPath if there is none."""
-        tree = self.tree(goal, by)
-        cost = float(tree.cost[start])
+        cost = self.cost(start, goal, by)
         if cost == math.inf:
             raise NoPath(f"no path leads from node {start} to node {goal}")
-        nodes = [start]
-        following = tree.next
+        if self._large is not None:
+            return Route(self._large.path(start, goal, by).tolist(), cost)
+        nodes, following = [start], self.tree(goal, by).next
         while nodes[-1] != goal:
             nodes.append(int(following[nodes[-1]]))
         return Route(nodes, cost)
@@ -139,7 +174,7 @@ class Planner:
             cost = self.tree(int(goals.node[rank - 1]), by).cost[starts.node[:rank]] + to_start + to_goal[-1]
             pairs.append((float(cost.min()), int(cost.argmin()), rank - 1))
         if rank <= len(starts.node):
-            forward = dijkstra(self._matrices[by].transpose().tocsr(), indices=int(starts.node[rank - 1]))
+            forward = dijkstra(self.matrix(by).transpose().tocsr(), indices=int(starts.node[rank - 1]))
             cost = forward[goals.node[:rank]] + to_start[-1] + to_goal
             pairs.append((float(cost.min()), rank - 1, int(cost.argmin())))
         return min(pairs)[1:]
@@ -150,8 +185,7 @@ class Planner:
         The start and the goal count as nodes with an edge to and from each candidate: the way that is shortest in all
         wins, or the one with the fewest hops.
         """
-        self.refresh()
-        matrix, end = self._matrices[checked_mode(by)], self.graph.nodes
+        matrix, end = self.matrix(by), self.graph.nodes
         last_leg = goals.distance if by == "distance" else np.ones(len(goals.node))
         start = np.append(matrix.indptr, matrix.indptr[-1] + len(goals.node))
         entries = (np.append(matrix.data, last_leg), np.append(matrix.indices, goals.node), start)
@@ -169,22 +203,39 @@ class Planner:
 
     def update(self, edge: int) -> None:
         """Take over the present price of an edge whose evidence changed."""
-        if self._version != self.graph.version or self._position[edge] < 0:
+        if self._large is not None and self._version == self.graph.version and self._large.update(edge):
+            self._parts = None
+        if self._csr_version != self.graph.version or self._position[edge] < 0:
             return
-        price = float(self._prices(np.array([edge]))[0])
+        prices = self._pricing(np.array([edge]))
         source, target = int(self.graph.source.values[edge]), int(self.graph.target.values[edge])
-        hops = float(self._hops(np.array([edge]), np.array([price]))[0])
-        for by, new in (("distance", price), ("hops", hops)):
+        for by, (new,) in zip(MODES, prices, strict=True):
             data = self._matrices[by].data
             old = data[self._position[edge]]
             if new != old:
                 data[self._position[edge]] = new
+                self._parts = self._parts if math.isfinite(new) and math.isfinite(old) else None
                 self._forget_trees(by, source, target, new, increased=new > old)
 
     def refresh(self) -> None:
-        """Rebuild the planning graph if edges were added or the filter changed."""
+        """Take over edges that were added, and changes of the filter."""
         if self._version == self.graph.version:
             return
+        self.trees.clear()
+        self._parts = None
+        if self.graph.nodes < self.many or kernels() is None:
+            self._large = None
+            self._make_matrices()
+        else:
+            sources = None if self._large is None else self.graph.changed_since(self._version)
+            if self._large is None or sources is None or len(sources) > self.graph.nodes // _SHARE:
+                self._large = LargeGraph(self.graph, self._pricing, self._tree_bytes)
+            else:
+                self._large.follow(sources)
+        self._version = self.graph.version
+
+    def _make_matrices(self) -> None:
+        """Make the CSR form of the planning graph."""
         graph = self.graph
         edges = np.flatnonzero(graph.in_filter())
         ends = (graph.target.values[edges], graph.source.values[edges])
@@ -194,26 +245,27 @@ class Planner:
         self._position[edges] = np.arange(len(edges))
         self._edges = edges
         self._keys = graph.target.values[edges].astype(np.int64) * graph.nodes + graph.source.values[edges]
-        prices = self._prices(edges)
-        hops = self._hops(edges, prices)
-        shape = numbered.shape
         self._matrices = {
-            by: csr_array((data, numbered.indices, numbered.indptr), shape=shape)
-            for by, data in (("distance", prices), ("hops", hops))
+            by: csr_array((data, numbered.indices, numbered.indptr), shape=numbered.shape)
+            for by, data in zip(MODES, self._pricing(edges), strict=True)
         }
-        self.trees.clear()
-        self._version = graph.version
+        self._csr_version = graph.version
 
     def matrix(self, by: str) -> csr_array:
         """The planning graph, transposed: (target, source) prices or hops."""
         self.refresh()
+        if self._csr_version != self.graph.version:
+            self._make_matrices()
         return self._matrices[checked_mode(by)]
 
     def along(self, nodes: Ints) -> tuple[Prices, Prices]:
         """Prices and weights of the edges of a path that the planner returned: (L,) nodes to (L − 1,) steps."""
-        positions = np.searchsorted(self._keys, nodes[1:] * self.graph.nodes + nodes[:-1])
-        prices = np.asarray(self._matrices["distance"].data[positions], np.float64)
-        return prices, self.graph.weights(self._edges[positions]).astype(np.float64)
+        if self._large is not None:
+            prices, edges = self._large.along(nodes)
+        else:
+            positions = np.searchsorted(self._keys, nodes[1:] * self.graph.nodes + nodes[:-1])
+            prices, edges = np.asarray(self._matrices["distance"].data[positions], np.float64), self._edges[positions]
+        return prices, self.graph.weights(edges).astype(np.float64)
 
     def largest_part(self, without: Iterable[int] = ()) -> int:
         """Nodes in the largest strongly connected component, as if the edges `without` were removed."""
@@ -226,7 +278,12 @@ class Planner:
 
     def parts(self, without: Iterable[int] = ()) -> Ints:
         """(V,) the strongly connected component of each node; they have no order."""
-        return np.asarray(connected_components(self._standing(without), connection="strong")[1], np.int64)
+        self.refresh()
+        left_out = list(without)
+        if self._parts is None or self._parts[0] != left_out:
+            found = connected_components(self._standing(left_out), connection="strong")[1]
+            self._parts = left_out, np.asarray(found, np.int64)
+        return self._parts[1]
 
     def holds_together(self, edge: int) -> bool:
         """Whether the largest strongly connected component would be smaller without an edge.
@@ -236,7 +293,11 @@ class Planner:
         doubtful = self._doubtful_spares()
         if edge in doubtful or self._leads_round(edge, doubtful):
             return False
-        return self.largest_part([edge, *doubtful]) != self.largest_part(doubtful)
+        # No other way leads from one end to the other: the component of both, if it is one, falls apart.
+        parts = self.parts(doubtful)
+        sizes, ends = np.bincount(parts), parts[[self.graph.source.values[edge], self.graph.target.values[edge]]]
+        largest = sizes == sizes.max()
+        return bool(ends[0] == ends[1] and largest[ends[0]] and largest.sum() == 1)
 
     def find_spare(self, edge: int) -> int | None:
         """The shortest edge outside the filter that makes up for an edge; None if there is none.
@@ -262,8 +323,7 @@ class Planner:
 
     def _standing(self, without: Iterable[int] = ()) -> csr_array:
         """The planning graph, by target and source, of the edges that stand, without some of them."""
-        self.refresh()
-        matrix = self._matrices["distance"]
+        matrix = self.matrix("distance")
         alive = np.isfinite(matrix.data)
         left_out = self._position[np.array(list(without), np.int64)]
         alive[left_out[left_out >= 0]] = False
@@ -273,8 +333,11 @@ class Planner:
     def _leads_round(self, edge: int, without: Iterable[int] = ()) -> bool:
         """Whether another way leads from an edge's source to its target; mostly a short one, so it is looked for."""
         self.refresh()
+        ends = [(int(self.graph.source.values[one]), int(self.graph.target.values[one])) for one in (edge, *without)]
+        if self._large is not None:
+            return self._large.leads_round(ends)
+        source, target = ends[0]
         matrix, left_out = self._matrices["distance"], set(self._position[[edge, *without]].tolist())
-        source, target = int(self.graph.source.values[edge]), int(self.graph.target.values[edge])
         seen, newest = {target}, [target]
         while newest:
             before = []
@@ -293,6 +356,11 @@ class Planner:
     def standing(self) -> Bools:
         """(E,) which edges a plan may use."""
         return self.graph.in_filter() & ~self.graph.removed()
+
+    def _pricing(self, edges: Ints) -> tuple[Prices, Prices]:
+        """What (m,) edges cost, steps, and what they count as hops."""
+        prices = self._prices(edges)
+        return prices, self._hops(edges, prices)
 
     def _prices(self, edges: Ints) -> Prices:
         weights = self.graph.weights(edges).astype(np.float64)
@@ -362,7 +430,7 @@ class Planner:
         return high
 
     def _joined(self, starts: Ints, goals: Ints) -> bool:
-        cost = dijkstra(self._matrices["hops"], indices=goals, min_only=True)
+        cost = dijkstra(self.matrix("hops"), indices=goals, min_only=True)
         return bool(np.isfinite(cost[starts]).any())
 
 

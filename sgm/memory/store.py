@@ -130,6 +130,10 @@ class Store:
         """Whether what `token` stands for is in the file, also if the call that wrote it was interrupted afterwards."""
         return self._last is token
 
+    def holds(self, key: str, value: Any) -> bool:
+        """Whether a fact about the memory, as the file has it, is this one."""
+        return bool(self._meta.get(key) == value)
+
     def write_batch(self, builder: Builder, undo: Undo, meta: dict[str, Any]) -> None:
         """Write what a batch changed; `undo` is the token."""
         with self._transaction(undo):
@@ -143,10 +147,11 @@ class Store:
             self._append_attributes(builder.nodes, undo.nodes)
             self._put_meta(meta)
 
-    def write_log(self, log: EventLog, mark: Mark) -> None:
-        """Write the events since a mark, which is the token."""
+    def write_log(self, log: EventLog, mark: Mark, facts: dict[str, Any] | None = None) -> None:
+        """Write the events since a mark, which is the token, and facts about the memory in the same transaction."""
         with self._transaction(mark):
             self._file.checksum += _write_log(self._connection, log, mark)
+            self._put_meta(facts or {})
 
     def write_fold(self, log: EventLog, fold: Fold) -> None:
         """Put evidence in the place of the oldest events; `fold` is the token."""

@@ -8,11 +8,13 @@ from .collect import collect
 from .evaluation import Evaluation, PolicyAgent, evaluate, paired_difference, run_episodes, wilson
 from .goals import ActiveGoals, Goals, RandomGoals
 from .localise import BayesFilter, NearestNode, Odometry
+from .motion import LinearMotion, dead_reckon
 from .navigator import Controller, Navigator
 from .record import Recorder, View
 from .rollout import Driver, Stream
 from .route import NearestPair, RankedGoals
 from .trace import Trace
+from .verify import Verification, record_doubts, remove_doubtful, verify, verify_edges
 
 __all__ = [
     "ActiveGoals",
@@ -24,6 +26,7 @@ __all__ = [
     "Evaluation",
     "Goals",
     "LastEdge",
+    "LinearMotion",
     "MostDoubtful",
     "Navigator",
     "NearestNode",
@@ -36,6 +39,7 @@ __all__ = [
     "Stream",
     "Trace",
     "TwoWay",
+    "Verification",
     "View",
     "WithinRadius",
     "WithinSteps",
@@ -43,8 +47,13 @@ __all__ = [
     "calibrate",
     "cleanup",
     "collect",
+    "dead_reckon",
     "evaluate",
     "paired_difference",
+    "record_doubts",
+    "remove_doubtful",
     "run_episodes",
+    "verify",
+    "verify_edges",
     "wilson",
 ]

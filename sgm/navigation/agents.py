@@ -24,10 +24,11 @@ def sgm(
     max_steps: int = 30,
     cutoff: float = 1.0,
     by: str = "distance",
+    over: str = "all",
     **more: Any,
 ) -> Navigator:
     """SGM in PointEnv: two-way arrival, the nearest nodes, no second plan while it is evaluated."""
-    parts = {"arrival": TwoWay(cutoff), "router": NearestPair(by, math.inf)}
+    parts = {"arrival": TwoWay(cutoff, over), "router": NearestPair(by, math.inf)}
     return Navigator(memory, controller, **{**AS_PUBLISHED, "max_steps": max_steps, "replan": False, **parts, **more})
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sgm.errors import InputError
+from sgm.memory.fast_waypoints import OVER
 from sgm.memory.single_steps import ONE_STEP
 
 from .localise import Bools, Ints, Odometry
@@ -23,19 +24,25 @@ class TwoWay:
 
     Attributes:
         cutoff: ActingCutoff of the paper, steps; "auto": from the noise of the distance, see `calibrate`.
+        over: "all" nodes of the memory (the paper's), or the "neighbours" of the waypoint: see
+            `SparseGraphicalMemory.reached`.
     """
 
     cutoff: float | str = "auto"
+    over: str = "all"
 
     def bind(self, agent: Navigator) -> None:
         """Test the robots of this agent."""
+        if self.over not in OVER:
+            raise InputError(f"over is {self.over!r}: expected one of {', '.join(map(repr, OVER))}")
         self._agent = agent
         self.limit = _limit(self.cutoff, agent)
 
     def __call__(self, rows: Ints, nodes: Ints) -> Bools:
         """(m,) rows of the batch and (m, a) nodes to (m, a) bool."""
         vectors = self._agent.localiser.vectors(rows)
-        columns = [self._agent.memory.reached(vectors, column, self.limit, embedded=True) for column in nodes.T]
+        reached, how = self._agent.memory.reached, {"over": self.over, "embedded": True}
+        columns = [reached(vectors, column, self.limit, **how) for column in nodes.T]
         return columns[0][:, None] if len(columns) == 1 else np.stack(columns, axis=1)
 
 

@@ -147,10 +147,15 @@ class Navigator:
         limit = getattr(self.arrival, "limit", 0.0) if max_steps is None else 0.0
         self.max_steps = max(1, round(3 * memory.settings.max_dist + limit)) if max_steps is None else max_steps
         self._targets, self._size = self._node_targets(), len(memory)
+        self.recorded: Callable[[list[tuple[int, int]], bool], None] | None = None  # told of edges that were tried
         self.acted_on: Any = None
         self._shapes: Any = None  # of observations and goals that are known to be comparable
         self.phase = np.empty(0, np.int64)
         self.reset(0)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy takes over: all but `look` and `recorded`, which belong to the environment of this one."""
+        return {**self.__dict__, "look": None, "recorded": None}
 
     def _compose(self, localiser: Any, arrival: Any, router: Any, blame: Any, cutoff: float | str | None) -> None:
         """Make the four parts, see that they go together, and bind them to this agent."""
@@ -419,6 +424,8 @@ class Navigator:
         if self.clean and edges:
             source, target = np.array(edges).T
             self.memory.record_many(source, target, np.full(len(edges), reached))
+            if self.recorded is not None:
+                self.recorded(edges, reached)
 
     # -- what the controller is told -----------------------------------------------------------------------------
 

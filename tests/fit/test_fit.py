@@ -10,8 +10,12 @@ import numpy as np
 import pytest
 
 import sgm
+from sgm import cli
+from sgm.benchmarks.options import read_settings
 from sgm.cli import main
+from sgm.fit.settings import FitSettings
 from sgm.fit.shown import keep_guarantee_of_built, update_guarantee
+from sgm.fit.source import collect, parse_source
 from sgm.navigation.beside import read_episodes, read_floor, read_guarantee, write_guarantee
 from sgm.navigation.guarantee import absent
 
@@ -471,3 +475,41 @@ def test_an_empty_folder_among_walks_is_left_out(walks: Path, tmp_path: Path, ca
     data = open_source(parse_source(f"images:{folder}"), FitSettings(), tmp_path / "out", True)
     assert data is not None and data.number_of_episodes == 3
     assert f"left out: {folder / 'empty'}" in capsys.readouterr().out
+
+
+WORKERS = ["--workers", "2", "--backend", "in-process"]
+
+
+def test_workers_that_collect_change_nothing(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("sgm.fit.source.PART", 150)
+    folders = [tmp_path / "alone", tmp_path / "together"]
+    for folder, more in zip(folders, ([], WORKERS), strict=True):
+        source = parse_source(f"gym:{WORLD}")
+        options = cli_options(["fit", f"gym:{WORLD}", "--out", str(folder), *TINY, *more])
+        folder.mkdir()
+        collect(source, options, folder, False)
+    alone, together = (sgm.data.load(folder / "data.npz") for folder in folders)
+    assert alone.source == together.source and alone.number_of_episodes == together.number_of_episodes
+    for name in ("observations", "actions", "episodes", "steps"):
+        assert np.array_equal(getattr(alone, name), getattr(together, name))
+
+
+def cli_options(words: list[str]):
+    """The settings of a fit that a command line gives."""
+    return read_settings(FitSettings, {}, cli._parser(words).parse_args(words))
+
+
+def test_cleanup_by_workers_goes_on_and_is_not_mixed_with_cleanup_by_others(copy: Path, capsys, monkeypatch):
+    monkeypatch.setattr("sgm.fit.clean.PART", 100)
+    command = ["cleanup", str(copy), "--env", WORLD, "--envs", "3", "--no-progress", *WORKERS, "--steps"]
+    assert main([*command, "100"]) == 0 and main([*command, "300"]) == 0
+    state = json.loads((copy / "cleanup.json").read_text())
+    assert [part["steps"] for part in state["parts"]] == [100, 200, 300] and state["settings"]["workers"] == 2
+    assert "backend" not in state["settings"]
+    capsys.readouterr()
+    assert main(["cleanup", str(copy), "--env", WORLD, "--envs", "3", "--no-progress", "--steps", "400"]) == 2
+    assert "workers differ" in capsys.readouterr().err
+    assert main([*command, "300", "--no-resume"]) == 0
+    again = json.loads((copy / "cleanup.json").read_text())
+    for name in ("episodes", "arrived", "removed"):
+        assert [part[name] for part in again["parts"]] == [part[name] for part in state["parts"]]

@@ -198,6 +198,7 @@ SHOWN = Shown(
 )
 BENCHMARK = Benchmark(
     name="doom",
+    robots="engines",
     label="ViZDoom",
     title="SPTM, SPTM + SGM and agents without a memory",
     description="Explore a Doom maze at random, train a distance between images and a visual controller, build the "

@@ -219,6 +219,7 @@ def cleanup_env(piece: Piece) -> Any:
 
 BENCHMARK = Benchmark(
     name="ogbench",
+    robots="agents",
     label="OGBench",
     title="point mazes offline, memories and planners on the same distance and controller",
     description="Read or generate the datasets, train a distance and a controller on each, build the memories, and "

@@ -56,7 +56,8 @@ def learn(piece: Piece) -> tuple[Any, Any]:
     def learned(checkpoint: Path) -> Any:
         maze = piece.settings.maze_settings()
         stream = Stream(PointMazeVectorEnv(TRAINING_ENVS, max_episode_steps=TRAINING_EPISODE_STEPS, **maze))
-        config, seed = D3PGConfig(iterations=piece.settings.iterations), piece.seed_for(Purpose.TRAINING)
+        config = D3PGConfig(iterations=piece.settings.iterations, capacity=piece.settings.replay)
+        seed = piece.seed_for(Purpose.TRAINING)
         return train(stream, config, seed=seed, progress=piece.progress, checkpoint=checkpoint, resume=True)
 
     path = piece.folder / "weights.safetensors"
@@ -200,7 +201,8 @@ BENCHMARK = Benchmark(
     shown=Shown(floor=floor, view=view, stream=lambda piece, _: piece.buffer[0]),
     report=report,
     console=console,
-    added={"starts": "anywhere"},
+    robots="agents",
+    added={"starts": "anywhere", "replay": 100_000},
     paper_command="sgm run point --cleanup-steps 400000",
     extras={"learn": ("torch", "safetensors"), "viz": ("matplotlib",)},
 )

@@ -12,6 +12,7 @@ from sgm.benchmarks.options import EVALUATION, MEMORY, TRAINING, count, option, 
 METHODS = ("sorb+sgm", "sorb", "d3pg", "ddpg+her", "sac+her", "released")
 _METHODS = "methods to run; released is sorb with the successors of the authors' code, where a node may be its own"
 _STARTS = "where agents begin when they clean up; far is far from the environment's goal, as in the authors' code"
+_REPLAY = "transitions that D3PG's replay buffer holds, the last ones; the authors' holds 1000"
 _MAZE = "FourRooms, U, Tree, Spiral11, Random15, Random15+4, … or a text file with # for walls and . for free cells"
 
 
@@ -35,6 +36,7 @@ class PointSettings(Settings):
     agents: int = count(50, "agents that clean up at once", MEMORY)
     starts: str = option("anywhere", _STARTS, MEMORY, choices=("anywhere", "far"))
     iterations: int = count(30_000, "training iterations of D3PG, and training steps of the baselines", TRAINING)
+    replay: int = count(100_000, _REPLAY, TRAINING)
 
     @property
     def environment(self) -> str:

@@ -46,7 +46,7 @@ def make_env(piece: Piece, robots: int | None = None) -> Any:
     return SafetyRoomsVectorEnv(
         robots or settings.robots,
         layout=piece.world,
-        workers=settings.workers,
+        workers=settings.simulators,
         images=False,
         max_episode_steps=settings.episode_steps,
     )
@@ -209,7 +209,8 @@ BENCHMARK = Benchmark(
     report=report,
     console=console,
     fields=dict.fromkeys(("true_part", "false_starts", "false_goals"), NUMBER),
-    may_differ=("workers",),
+    robots="robots",
+    may_differ=("simulators",),
     added={"agreeing": 1},
     paper_command="sgm run safety --methods consptm uniform perceptual incoming outgoing two-way both",
     extras={"safety": ("torch", "safetensors", "matplotlib", "mujoco", "OpenGL", "threadpoolctl")},

@@ -39,7 +39,7 @@ class SafetySettings(Settings):
     nodes: int = count(900, "nodes of every sparse memory, about", MEMORY)
     candidates: int = count(3_000, "observations that memories are built from; the dense one keeps all", MEMORY)
     robots: int = count(128, "robots at once", MEMORY)
-    workers: int | None = count(None, "processes that simulate them (default: one for each core)", MEMORY)
+    simulators: int | None = count(None, "processes that simulate them (default: one for each core)", MEMORY)
     pretrained: bool = option(False, _PRETRAINED, TRAINING, off="--train")
     rollouts: int = count(60, "random episodes to learn from", TRAINING)
     rollout_steps: int = count(1_000, "steps of each of them", TRAINING)

@@ -31,6 +31,8 @@ def declined(piece: Piece, method: str) -> str:
         return f"dense memories end at {most:,} nodes (--largest-dense)"
     if method in DENSE and method != "dense" and piece.numbers["world"] != "point":
         return "it is there for PointEnv only"
+    if method == "verified" and piece.numbers["world"] != "safety":
+        return "it needs an exploration with odometry, as SafetyGym's"
     return ""
 
 
@@ -74,6 +76,7 @@ _LABELS = {
     "wider": f"dense, k = {WIDER}",
     "released": "dense, as released",
     "consolidated": "consolidated",
+    "verified": "consolidated and verified",
 }
 
 BENCHMARK = Benchmark(
@@ -111,6 +114,7 @@ BENCHMARK = Benchmark(
     console=console,
     shared=("networks",),
     fields={"world": TEXT, "size": COUNT, "bytes": COUNT, "plan_seconds": NUMBER},
-    may_differ=("cleanup_steps", "checkpoints", "largest_dense", "workers"),
+    robots="robots",
+    may_differ=("cleanup_steps", "checkpoints", "largest_dense", "simulators"),
     extras={"learn": ("torch", "safetensors"), "viz": ("matplotlib",)},
 )

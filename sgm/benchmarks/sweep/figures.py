@@ -27,6 +27,7 @@ LOOKS = {
     "two-way": (plots.NODE, "o"),
     "both": ("#0b7f9e", "^"),
     "consolidated": ("#c2185b", "*"),
+    "verified": ("#4a148c", "h"),
 }
 
 

@@ -15,7 +15,7 @@ from .figures import figures
 from .settings import METHODS, POLICIES, WORLDS
 
 TITLES = {"point": "PointEnv", "safety": "SafetyGym", "giant": "OGBench's giant point maze"}
-SUBJECTS = ("both", "two-way", "consolidated")  # what is compared with all others
+SUBJECTS = ("both", "two-way", "consolidated", "verified")  # what is compared with all others
 FROM = 20_000  # cleanup steps from which on it is counted who leads
 _NOTE = (
     "Success in percent, all seeds pooled; below it the Wilson 95 % interval. Steps to 95 %: the fewest cleanup steps "

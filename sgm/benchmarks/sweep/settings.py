@@ -13,7 +13,7 @@ WORLDS = ("point", "safety", "giant")
 CRITERIA = ("uniform", "perceptual", "incoming", "outgoing", "two-way", "both")  # both: two-way and perceptual
 WIDER = 20  # successors of a node in "wider"
 DENSE = ("dense", "wider", "released")  # wider, released: dense, but with other successors; PointEnv only
-METHODS = ("dense", *CRITERIA, "wider", "released", "consolidated")
+METHODS = ("dense", *CRITERIA, "wider", "released", "consolidated", "verified")
 AGENTS = ("plain", "persistent")
 POLICIES: dict[str, sgm.CleanupPolicy] = {
     "first-failure": sgm.FirstFailure(),  # the paper's
@@ -26,7 +26,8 @@ _WORLDS = "point: PointEnv; safety: SafetyGym's rooms; giant: OGBench's giant po
 _METHODS = (
     f"dense is SoRB's or ConSPTM's memory; wider has {WIDER} successors a node instead of 5, released those of the "
     "authors' code, where a node may be its own (both point only); in consolidated, two-way, nodes keep their middle "
-    "observation; the others name how observations are merged"
+    "observation; verified is that without the edges that the robot's own motion speaks against (safety only); the "
+    "others name how observations are merged"
 )
 _AGENTS = "who is evaluated in safety; the persistent one avoids what failed for the rest of an episode"
 _NODES = "nodes of a sparse memory in safety and giant, but never more than nine in ten observations"
@@ -54,7 +55,7 @@ class SweepSettings(Settings):
     agreeing: int = count(10, "nearest nodes that say together where a start or goal is, in safety", EVALUATION)
     nodes: int = count(900, _NODES, MEMORY)
     largest_dense: int = count(20_000, _LARGEST, MEMORY)
-    workers: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)
+    simulators: int | None = count(None, "processes that simulate safety (default: one for each core)", MEMORY)
     iterations: int = count(30_000, "training iterations of D3PG in point", TRAINING)
     pretrained: bool = option(False, _PRETRAINED, TRAINING, off="--train")
     rollouts: int = count(60, "random episodes in safety that observations are taken from", MEMORY)

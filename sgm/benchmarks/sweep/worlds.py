@@ -19,11 +19,12 @@ from sgm.benchmarks.checks import COUNT, NUMBER
 from sgm.benchmarks.ground_truth import share_over
 from sgm.benchmarks.results import read_object, write_json, writing
 from sgm.benchmarks.seeds import Purpose
-from sgm.navigation import agents
+from sgm.navigation import agents, verify
 
 from .settings import DENSE, WIDER, SweepSettings
 
 PLANS = 20  # goals that the time of a plan is the median of
+DRIFT = 0.1  # of the odometry in safety, as a share of the way; it has none, and `verify` advises this
 DENSEST = 0.9  # of the observations are nodes of a sparse memory, at most
 
 
@@ -112,7 +113,11 @@ class World:
 
 def merging(method: str) -> dict[str, Any]:
     """How `sgm.choose_threshold` merges for a method."""
-    special: dict[str, dict[str, Any]] = {"both": {"tau_p": "auto"}, "consolidated": {"consolidate": True}}
+    special: dict[str, dict[str, Any]] = {
+        "both": {"tau_p": "auto"},
+        "consolidated": {"consolidate": True},
+        "verified": {"consolidate": True},
+    }
     if method in special:
         return {"criterion": "two-way", **special[method]}
     return {"criterion": method}
@@ -254,24 +259,33 @@ class SafetyWorld(World):
             nodes=self.nodes(),
             tasks=asked.episodes,
             agreeing=asked.agreeing,
-            workers=asked.workers,
+            simulators=asked.simulators,
             pretrained=asked.pretrained,
             rollouts=asked.rollouts,
             rollout_steps=asked.rollout_steps,
         )
 
-    def observations(self) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        """(n, 64, 64, 3) frames and (n, 6) odometry: the first of all frames of a seed, in one random order."""
+    def explored(self) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+        """(n, 64, 64, 3) frames and (n, 6) odometry of the seed's exploration, in the random order of `order`."""
         folder = self.inner.folder
         frames, odometry = folder / "frames.npy", folder / "odometry.npy"
         if not odometry.exists():
             found = self.inner.rollouts
             flat = found.frames.reshape(-1, *found.frames.shape[2:])
-            order = np.random.default_rng(self.inner.seed_for(Purpose.BUFFER)).permutation(len(flat))
+            order = self.order(len(flat))
             for path, values in ((frames, flat), (odometry, found.odometry.reshape(len(flat), -1))):
                 with writing(path) as file:
                     np.save(file, values[order])
-        return np.load(frames, mmap_mode="r")[: self.size], np.load(odometry)[: self.size]
+        return np.load(frames, mmap_mode="r"), np.load(odometry)
+
+    def order(self, total: int) -> NDArray[np.int64]:
+        """(n,) which observation of the exploration each one of `explored` is; of one size all seeds have their own."""
+        return np.random.default_rng(self.inner.seed_for(Purpose.BUFFER)).permutation(total)
+
+    def observations(self) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
+        """What memories are built from: the first of what was explored."""
+        frames, odometry = self.explored()
+        return frames[: self.size], odometry[: self.size]
 
     def dense(self) -> sgm.SparseGraphicalMemory:
         """ConSPTM's."""
@@ -299,7 +313,22 @@ class SafetyWorld(World):
             **safety.BUILD,
         )
         choice.memory.attributes["pose"] = odometry[choice.stream, :3]
-        return choice.memory
+        return self.verified(choice) if method == "verified" else choice.memory
+
+    def verified(self, choice: sgm.ThresholdChoice) -> sgm.SparseGraphicalMemory:
+        """A memory without the edges that own motion speaks against: longer ones take their places among the k."""
+        frames, odometry = self.explored()
+        order = self.order(len(frames))
+        in_time, distance = np.argsort(order), choice.memory.distance
+        seen = np.concatenate([distance.embed(frames[low : low + 500]) for low in range(0, len(frames), 500)])[in_time]
+        episodes = np.arange(len(frames)) // (self.outer.settings.rollout_steps + 1)
+        edges, rows = choice.memory.edges(filtered=False), order[choice.stream]
+        pairs = np.stack([rows[edges.source], rows[edges.target]], axis=1)
+        reach = round(choice.memory.settings.max_dist)
+        found = verify(pairs, odometry[in_time, :3], seen, episodes, reach=reach, drift=DRIFT)
+        doubtful = found.posterior < 0.5
+        self.outer.say(f"{found!r}, which are left out")
+        return choice.memory.pruned(edges.source[doubtful], edges.target[doubtful])
 
     def agents(self) -> Sequence[str]:
         """Those that are asked for."""

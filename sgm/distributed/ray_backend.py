@@ -1,0 +1,176 @@
+"""Workers as actors of a Ray cluster (extra `ray`): this file only carries requests and answers.
+
+Nothing here waits without an end. Ray itself waits for ever for an actor that no machine has room for, so each worker
+asks for a share of the processors that all of them fit into, and the pool gives up one that does not start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import sgm
+from sgm.errors import InputError, MissingExtra
+
+from .backends import Ended, MakeWorker
+from .messages import Failed, Ready, Worker, failure, version_problem
+
+PATIENCE = 5.0  # seconds that workers have to close their environments
+
+
+class RayBackend:
+    """Starts an actor for each worker, on the cluster that there is, or else on one of its own."""
+
+    def __init__(self, workers: int = 1) -> None:
+        """Connect to the cluster, or start one on this machine, which ends with `close`."""
+        self.ray = _ray()
+        self._started: list[_Actor] = []
+        self._own = not self.ray.is_initialized()
+        if self._own:
+            _connect(self.ray)
+        self.share = self._share(workers)
+
+    def start(self, make: MakeWorker) -> _Actor:
+        """See `Backend`."""
+        handle = _Actor(self.ray, _packed(self.ray, make), self.share)
+        self._started.append(handle)
+        return handle
+
+    def wait(self, handles: Sequence[_Actor], timeout: float) -> list[_Actor]:
+        """See `Backend`."""
+        refs = [handle.ref for handle in handles]
+        found, _ = self.ray.wait(refs, num_returns=1, timeout=timeout) if refs else ([], [])
+        return [handle for handle in handles if handle.ref in found]
+
+    def close(self) -> None:
+        """See `Backend`."""
+        last = [ref for handle in self._started if (ref := handle.say_goodbye()) is not None]
+        with contextlib.suppress(Exception):
+            self.ray.wait(last, num_returns=len(last), timeout=PATIENCE)
+        while self._started:
+            self._started.pop().stop()
+        if self._own:
+            self._own = False
+            self.ray.shutdown()
+
+    def why_not_started(self) -> str:
+        """What the cluster has, for who waits for a worker."""
+        with contextlib.suppress(Exception):
+            have, free = self.ray.cluster_resources().get("CPU", 0), self.ray.available_resources().get("CPU", 0)
+            return f" (each worker needs {self.share:g} CPU; the Ray cluster has {have:g}, of which {free:g} are free)"
+        return ""
+
+    def _share(self, workers: int) -> float:
+        """Processors for each worker: 1, or less where the cluster has fewer."""
+        have = float(self.ray.cluster_resources().get("CPU", 1))
+        return 1.0 if have >= workers else max(0.001, int(1000 * have / workers) / 1000)
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise MissingExtra("backend='ray'", "ray", error) from error
+    return ray
+
+
+def _connect(ray: Any) -> None:
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    try:
+        try:
+            ray.init(address="auto", **quiet)
+        except ConnectionError:  # there is no cluster
+            ray.init(include_dashboard=False, **quiet)
+    except Exception as error:
+        raise InputError(f"Ray cannot be started, nor its cluster reached: {error}") from error
+
+
+def _packed(ray: Any, make: MakeWorker) -> bytes:
+    try:
+        packed: bytes = ray.cloudpickle.dumps(make)
+    except Exception as error:
+        raise InputError(f"what a worker needs cannot be sent to the Ray cluster: {error}") from error
+    return packed
+
+
+class _Actor:
+    """One worker's actor."""
+
+    def __init__(self, ray: Any, make: bytes, share: float) -> None:
+        self._ray, self._dead = ray, False
+        # Nothing is tried twice by Ray: the pool replaces workers, and evidence is numbered.
+        options = {"num_cpus": share, "max_restarts": 0, "max_task_retries": 0}
+        self._actor = ray.remote(**options)(_Serving).remote()
+        self.ref = self._actor.make.remote(sgm.__version__, make)
+
+    def ask(self, request: Any) -> None:
+        self.ref = self._actor.answer.remote(request)
+
+    def answer(self) -> Any:
+        try:
+            return self._ray.get(self.ref, timeout=PATIENCE)
+        except self._ray.exceptions.GetTimeoutError:
+            raise Ended("Ray said that it has answered, and does not give the answer") from None
+        except self._ray.exceptions.RayActorError as error:
+            text = str(error)
+            if "ModuleNotFoundError" in text or "ImportError" in text:
+                return Failed(f"sgm cannot be imported where it runs: {text.strip().splitlines()[-1]}")
+            raise Ended(f"Ray's actor has ended ({_first_line(text)})") from None
+        except self._ray.exceptions.RayError as error:
+            return Failed(_last_line(str(error)))
+
+    def say_goodbye(self) -> Any:
+        """Tell it to close its environment."""
+        if self._dead:
+            return None
+        with contextlib.suppress(Exception):
+            return self._actor.close.remote()
+        return None
+
+    def stop(self) -> None:
+        if not self._dead:
+            self._dead = True
+            with contextlib.suppress(Exception):
+                self._ray.kill(self._actor)
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0][:200] if text.strip() else "no reason is known"
+
+
+def _last_line(text: str) -> str:
+    return text.strip().splitlines()[-1][:500] if text.strip() else "no reason is known"
+
+
+class _Serving:
+    """The actor: a worker in a process of the cluster."""
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+
+    def make(self, version: str, make: bytes) -> Any:
+        """Make the worker; the first answer."""
+        if problem := version_problem(version):
+            return Failed(problem)
+        try:
+            from ray import cloudpickle
+
+            self.worker = cloudpickle.loads(make)()
+            assert self.worker is not None
+            return Ready(self.worker.num_envs)
+        except Exception as error:
+            return failure(error)
+
+    def answer(self, request: Any) -> Any:
+        """Answer a request."""
+        assert self.worker is not None
+        try:
+            return self.worker.answer(request)
+        except Exception as error:
+            return failure(error)
+
+    def close(self) -> None:
+        """Close the environment."""
+        if self.worker is not None:
+            self.worker.close()

@@ -1,0 +1,23 @@
+"""Whether compiled code is used: where numba is installed (extra `fast`). It gives what NumPy and SciPy give."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from types import ModuleType
+
+SWITCH = "SGM_COMPILED"  # an environment variable; 0: never
+
+
+@functools.cache
+def _load() -> ModuleType | None:
+    try:
+        return importlib.import_module("sgm.memory.fast_search")
+    except ImportError:
+        return None
+
+
+def kernels() -> ModuleType | None:
+    """The compiled functions; None where numba is missing or `SGM_COMPILED=0` is set."""
+    return None if os.environ.get(SWITCH) == "0" else _load()

@@ -1,0 +1,418 @@
+"""Fast code, compiled with numba: searches on adjacency rows for graphs of many nodes.
+
+`Planner` computes whole trees with SciPy where numba is missing and where graphs are small; its trees are the oracle of
+the tests. `python -m speed.planning` times both.
+
+Rows are adjacency lists in one pool: those of node n are at positions start[n] … start[n] + count[n] − 1. `into` rows
+hold the edges that lead into a node, `out` rows those that leave it. A tree is three arrays: the label of each node,
+which is what the best way found so far costs, the next node on that way, and the state of the node. Where there is no
+label yet the first two mean nothing, so that a new tree is zeros that nobody has touched.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+UNKNOWN, OPEN, DONE, LOST = 0, 1, 2, 3  # no label; label fell since it was expanded; expanded; label to be found anew
+
+
+# -- a heap of (key, node); entries of nodes whose label fell meanwhile stay in it and are passed over ---------------
+
+
+@njit(cache=True, nogil=True)
+def _push(keys: Any, nodes: Any, size: int, key: float, node: int) -> int:
+    place = size
+    while place > 0:
+        parent = (place - 1) >> 1
+        if keys[parent] <= key:
+            break
+        keys[place], nodes[place] = keys[parent], nodes[parent]
+        place = parent
+    keys[place], nodes[place] = key, node
+    return size + 1
+
+
+@njit(cache=True, nogil=True)
+def _pop(keys: Any, nodes: Any, size: int) -> int:
+    """Take the least entry, which the caller has read at place 0, out of the heap."""
+    size -= 1
+    key, node, place = keys[size], nodes[size], 0
+    while True:
+        child = 2 * place + 1
+        if child >= size:
+            break
+        if child + 1 < size and keys[child + 1] < keys[child]:
+            child += 1
+        if keys[child] >= key:
+            break
+        keys[place], nodes[place] = keys[child], nodes[child]
+        place = child
+    keys[place], nodes[place] = key, node
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _wider(keys: Any, nodes: Any) -> Any:
+    more_keys, more_nodes = np.empty(2 * len(keys), np.float64), np.empty(2 * len(nodes), np.int32)
+    more_keys[: len(keys)], more_nodes[: len(nodes)] = keys, nodes
+    return more_keys, more_nodes
+
+
+# -- searches ------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def _bound(potentials: Any, columns: Any, begins: Any, node: int, slack: float) -> float:
+    """Steps that a way from the start to a node has at least; `begins` are the start's potentials."""
+    best = 0.0
+    for place in range(len(columns)):
+        column = columns[place]
+        gap = begins[place] - potentials[node, column]
+        if column % 2:  # odd columns are distances from a landmark, even ones to it
+            gap = -gap
+        if gap > best:
+            best = gap
+    return max(0.0, best - slack)
+
+
+@njit(cache=True, nogil=True)
+def _potential(row: Any, count: Any, other: Any, price: Any, potentials: Any, node: int, column: int) -> Any:
+    """A potential; of a node that is new, what its neighbours' say."""
+    best = potentials[node, column]
+    if best == np.inf:
+        for place in range(row[node], row[node] + count[node]):
+            best = min(best, potentials[other[place], column] + price[place])
+    return best
+
+
+@njit(cache=True, nogil=True)
+def choose_columns(
+    into_row: Any, into_count: Any, into_other: Any, into_price: Any,
+    out_row: Any, out_count: Any, out_other: Any, out_price: Any,
+    potentials: Any, start: int, goal: int, number: int,
+) -> Any:  # fmt: skip
+    """The columns whose bound on the way from start to goal is the highest."""
+    width = potentials.shape[1]
+    gaps = np.zeros(width)
+    for column in range(width):
+        if column % 2:
+            gap = _potential(into_row, into_count, into_other, into_price, potentials, goal, column)
+            gap -= _potential(into_row, into_count, into_other, into_price, potentials, start, column)
+        else:
+            gap = _potential(out_row, out_count, out_other, out_price, potentials, start, column)
+            gap -= _potential(out_row, out_count, out_other, out_price, potentials, goal, column)
+        gaps[column] = gap if gap > 0 else 0.0
+    return np.argsort(-gaps)[:number].astype(np.int64)
+
+
+@njit(cache=True, nogil=True)
+def search(
+    row: Any, count: Any, other: Any, price: Any, cost: Any, following: Any, state: Any, frontier: Any,
+    potentials: Any, columns: Any, start: int, slack: float,
+) -> Any:  # fmt: skip
+    """Grow a tree of ways to a goal until the way from `start` is known to be the shortest; −1: until all are.
+
+    A* with landmarks from the goal on, in a form that holds whatever the order of expansion: labels only fall, and a
+    node whose label fell is open. The label of the start is final when no open node can lower it. Returns the open
+    nodes that are left, and how many were expanded.
+    """
+    size = 0
+    keys, nodes = np.empty(4 * len(frontier) + 1024, np.float64), np.empty(4 * len(frontier) + 1024, np.int32)
+    begins = np.empty(len(columns))
+    if start >= 0:
+        for place in range(len(columns)):
+            begins[place] = potentials[start, columns[place]]
+    for node in frontier:
+        if state[node] == OPEN:
+            size = _push(keys, nodes, size, cost[node] + _bound(potentials, columns, begins, node, slack), node)
+    expanded = 0
+    while size:
+        key, node = keys[0], nodes[0]
+        if start >= 0 and (key == np.inf or (state[start] != UNKNOWN and key >= cost[start])):
+            break
+        size = _pop(keys, nodes, size)
+        if state[node] != OPEN:
+            continue
+        state[node] = DONE
+        expanded += 1
+        here = cost[node]
+        for place in range(row[node], row[node] + count[node]):
+            before, way = other[place], here + price[place]
+            if way < np.inf and (state[before] == UNKNOWN or way < cost[before]):
+                cost[before], following[before], state[before] = way, node, OPEN
+                if size == len(keys):
+                    keys, nodes = _wider(keys, nodes)
+                key = way + _bound(potentials, columns, begins, before, slack)
+                size = _push(keys, nodes, size, key, before)
+    left = 0
+    for place in range(size):
+        node = nodes[place]
+        if state[node] == OPEN:
+            state[node] = LOST  # so that it is noted once
+            nodes[left] = node
+            left += 1
+    for place in range(left):
+        state[nodes[place]] = OPEN
+    return nodes[:left].copy(), expanded
+
+
+@njit(cache=True, nogil=True)
+def distances(row: Any, count: Any, other: Any, price: Any, root: int, result: Any) -> None:
+    """(V,) what ways along these rows from one node cost, into `result`; infinite where there is none."""
+    keys, nodes = np.empty(4096, np.float64), np.empty(4096, np.int32)
+    result[:] = np.inf
+    result[root] = 0.0
+    size = _push(keys, nodes, 0, 0.0, root)
+    while size:
+        here, node = keys[0], nodes[0]
+        size = _pop(keys, nodes, size)
+        if here > result[node]:
+            continue
+        for place in range(row[node], row[node] + count[node]):
+            way = here + price[place]
+            if way < result[other[place]]:
+                result[other[place]] = way
+                if size == len(keys):
+                    keys, nodes = _wider(keys, nodes)
+                size = _push(keys, nodes, size, way, other[place])
+
+
+@njit(cache=True, nogil=True)
+def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column: int, ahead: Any, behind: Any) -> int:
+    """Lower one column of potentials until they are bounds again although edges became cheaper; how many were.
+
+    `ahead` and `behind` are the ends of these edges; the rows are those of the nodes ahead.
+    """
+    keys, nodes = np.empty(1024, np.float64), np.empty(1024, np.int32)
+    size = touched = 0
+    for number in range(len(ahead)):
+        base = potentials[ahead[number], column]
+        if base == np.inf:
+            continue
+        for place in range(row[ahead[number]], row[ahead[number]] + count[ahead[number]]):
+            if other[place] == behind[number] and base + price[place] < potentials[behind[number], column]:
+                potentials[behind[number], column] = base + price[place]
+                if size == len(keys):
+                    keys, nodes = _wider(keys, nodes)
+                size = _push(keys, nodes, size, base + price[place], behind[number])
+    while size:
+        here, node = keys[0], nodes[0]
+        size = _pop(keys, nodes, size)
+        if here > potentials[node, column]:
+            continue
+        touched += 1
+        for place in range(row[node], row[node] + count[node]):
+            way = here + price[place]
+            if way < potentials[other[place], column]:
+                potentials[other[place], column] = way
+                if size == len(keys):
+                    keys, nodes = _wider(keys, nodes)
+                size = _push(keys, nodes, size, way, other[place])
+    return touched
+
+
+# -- repair --------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def find(row: Any, count: Any, other: Any, node: int, end: int) -> int:
+    """The position of an edge in a node's row; −1 if it is not there."""
+    for place in range(row[node], row[node] + count[node]):
+        if other[place] == end:
+            return place
+    return -1
+
+
+@njit(cache=True, nogil=True)
+def _lose(lost: Any, number: int, node: int, state: Any) -> Any:
+    state[node] = LOST
+    if number == len(lost):
+        lost = np.concatenate((lost, lost))
+    lost[number] = node
+    return lost, number + 1
+
+
+@njit(cache=True, nogil=True)
+def repair(
+    into_row: Any, into_count: Any, into_other: Any, into_price: Any,
+    out_row: Any, out_count: Any, out_other: Any, out_price: Any,
+    cost: Any, following: Any, state: Any, frontier: Any, source: Any, target: Any,
+) -> Any:  # fmt: skip
+    """Make a tree true again after the prices of edges, (m,) source and target, have changed; returns its open nodes.
+
+    What hangs on a changed edge loses its label and takes the best one that the rest of the tree offers.
+    """
+    lost, number = np.empty(1024, np.int32), 0
+    for edge in range(len(source)):
+        node = source[edge]
+        if state[node] != UNKNOWN and state[node] != LOST and following[node] == target[edge]:
+            lost, number = _lose(lost, number, node, state)
+    looked = 0
+    while looked < number:
+        node = lost[looked]
+        looked += 1
+        for place in range(into_row[node], into_row[node] + into_count[node]):
+            before = into_other[place]
+            if state[before] != UNKNOWN and state[before] != LOST and following[before] == node:
+                lost, number = _lose(lost, number, before, state)
+    opened = np.empty(len(frontier) + number + len(source), np.int32)
+    opened[: len(frontier)] = frontier
+    size = len(frontier)
+    for looked in range(number):
+        node, best = lost[looked], np.inf
+        for place in range(out_row[node], out_row[node] + out_count[node]):
+            ahead = out_other[place]
+            if state[ahead] == OPEN or state[ahead] == DONE:
+                way = cost[ahead] + out_price[place]
+                if way < best:
+                    best, following[node] = way, ahead
+        cost[node] = best
+    for looked in range(number):
+        node = lost[looked]
+        state[node] = UNKNOWN
+        if cost[node] < np.inf:
+            state[node] = OPEN
+            opened[size] = node
+            size += 1
+    for edge in range(len(source)):
+        before, ahead = source[edge], target[edge]
+        place = find(into_row, into_count, into_other, ahead, before)
+        if place < 0 or state[ahead] == UNKNOWN or into_price[place] == np.inf:
+            continue
+        way = cost[ahead] + into_price[place]
+        if state[before] == UNKNOWN or way < cost[before]:
+            cost[before], following[before], state[before] = way, ahead, OPEN
+            opened[size] = before
+            size += 1
+    return opened[:size]
+
+
+@njit(cache=True, nogil=True)
+def follow(following: Any, start: int, goal: int) -> Any:
+    """The nodes from start to goal on a tree that joins them."""
+    length, node = 1, start
+    while node != goal:
+        node = following[node]
+        length += 1
+    path = np.empty(length, np.int64)
+    node = start
+    for place in range(length):
+        path[place] = node
+        node = following[node]
+    return path
+
+
+@njit(cache=True, nogil=True)
+def leads_round(row: Any, count: Any, other: Any, price: Any, source: int, target: int, without: Any) -> bool:
+    """Whether a way leads from source to target over standing edges but for the edges of `without`, (m, 2)."""
+    seen = np.zeros(len(count), np.bool_)
+    queue = np.empty(len(count), np.int32)
+    queue[0], head, tail = target, 0, 1
+    seen[target] = True
+    while head < tail:
+        node = queue[head]
+        head += 1
+        for place in range(row[node], row[node] + count[node]):
+            before = other[place]
+            if seen[before] or price[place] == np.inf:
+                continue
+            left_out = False
+            for edge in range(len(without)):
+                left_out |= without[edge, 0] == before and without[edge, 1] == node
+            if left_out:
+                continue
+            if before == source:
+                return True
+            seen[before] = True
+            queue[tail] = before
+            tail += 1
+    return False
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------
+
+
+@njit(cache=True, nogil=True)
+def find_many(row: Any, count: Any, other: Any, nodes: Any, ends: Any) -> Any:
+    """`find` for (n,) nodes and (n,) other ends."""
+    places = np.empty(len(nodes), np.int64)
+    for number in range(len(nodes)):
+        places[number] = find(row, count, other, nodes[number], ends[number])
+    return places
+
+
+@njit(cache=True, nogil=True)
+def put(
+    row: Any, count: Any, room: Any, other: Any, distance: Any, hops: Any, edge: Any, used: int,
+    first: int, nodes: Any, ends: Any, new_distance: Any, new_hops: Any, new_edge: Any,
+) -> Any:  # fmt: skip
+    """Add edges to rows, or set what they cost, from the edge number `first` on.
+
+    A row without room moves to the end of the pool. Returns how much of the pool is used, and how many edges are in;
+    where the pool is too short, they are not all in.
+    """
+    for number in range(first, len(nodes)):
+        node = nodes[number]
+        place = find(row, count, other, node, ends[number])
+        if place < 0:
+            if count[node] == room[node]:
+                wanted = max(8, 2 * room[node])
+                if used + wanted > len(other):
+                    return used, number
+                for offset in range(count[node]):
+                    old, new = row[node] + offset, used + offset
+                    other[new], edge[new] = other[old], edge[old]
+                    distance[new], hops[new] = distance[old], hops[old]
+                row[node], room[node] = used, wanted
+                used += wanted
+            place = row[node] + count[node]
+            count[node] += 1
+            other[place] = ends[number]
+        edge[place], distance[place], hops[place] = new_edge[number], new_distance[number], new_hops[number]
+    return used, len(nodes)
+
+
+@njit(cache=True, nogil=True)
+def take_out(
+    row: Any, count: Any, other: Any, distance: Any, hops: Any, edge: Any, nodes: Any, ends: Any
+) -> None:  # fmt: skip
+    """Take edges out of rows; those that are not there are passed over."""
+    for number in range(len(nodes)):
+        node = nodes[number]
+        place = find(row, count, other, node, ends[number])
+        if place >= 0:
+            last = row[node] + count[node] - 1
+            other[place], edge[place] = other[last], edge[last]
+            distance[place], hops[place] = distance[last], hops[last]
+            count[node] -= 1
+
+
+@njit(cache=True, nogil=True)
+def keep_nearest(
+    start: Any, length: Any, edges: Any, sources: Any, distance: Any, temporal: Any, target: Any, k: int, kept: Any
+) -> None:  # fmt: skip
+    """Keep, of the edges that leave each of these nodes, the k of least weight; ties go to the lower target."""
+    best = np.empty(k, np.int64)
+    weight = np.empty(k, np.float32)
+    for source in sources:
+        number = 0
+        for place in range(start[source], start[source] + length[source]):
+            edge = edges[place]
+            kept[edge] = False
+            own = distance[edge]
+            if temporal[edge] > 0:
+                own = min(own, np.float32(temporal[edge]))
+            at = number
+            while at > 0 and (own < weight[at - 1] or (own == weight[at - 1] and target[edge] < target[best[at - 1]])):
+                at -= 1
+            if at == k:
+                continue
+            number = min(number + 1, k)
+            for later in range(number - 1, at, -1):
+                best[later], weight[later] = best[later - 1], weight[later - 1]
+            best[at], weight[at] = edge, own
+        for place in range(number):
+            kept[best[place]] = True

@@ -1,0 +1,420 @@
+"""Which of many vectors lie near a given one: exact, and at a cost that stays flat where the data allows it.
+
+Three ways, of which the index takes the one that suits the data, and looks again whenever its size has doubled:
+- "brute force" compares a query with every key, by matrix products. It is the fastest while there are few keys, and
+  where everything is about equally far from everything else, so that nothing can be left out.
+- "cells" is for keys that lie almost flat in a few dimensions. They are projected orthonormally onto these, which makes
+  no distance longer, and only what is near there is looked at.
+- "cover tree" is for keys that are not flat but still have near and far. It needs compiled code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial import cKDTree
+
+from .arrays import Bools, Column, Ints
+from .compiled import kernels
+
+Floats = NDArray[np.float32]
+Vectors = NDArray[np.floating]
+BRUTE, CELLS, TREE = "brute force", "cells", "cover tree"
+SMALL = 2048  # keys up to which brute force is always as fast
+_SAMPLE = 1024  # keys that the choice looks at
+_MOST_AXES = 8  # dimensions in which keys may lie flat
+_CELL_AXES = 3  # dimensions that have cells
+_WORSE = 3.0  # times as many keys may be near after projection as before
+_PER_KEY = {BRUTE: 1.5, CELLS: 15.0, TREE: 90.0}  # nanoseconds for each key looked at, about
+_AT_ONCE = 512  # keys put into cells before the size of the hash table is looked at again
+_NUMBERS = 1 << 22  # numbers held at once by the widest intermediate array
+
+
+class Pairs(NamedTuple):
+    """Queries and the keys near them, by query, then key: (m,) and (m,) int64."""
+
+    query: Ints
+    key: Ints
+
+
+class Way(Protocol):
+    """How near keys are found; what it finds may hold a few that are not near."""
+
+    def add(self, keys: Floats) -> None:
+        """Take in the keys from the last one it knows on, of all (V, k) keys."""
+        ...
+
+    def near(self, queries: Vectors, radius: float, keys: Floats) -> Pairs:
+        """Every key within a radius of each query, and perhaps others, in any order of keys."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held beside the keys."""
+        ...
+
+
+class Index:
+    """(V, k) float32 keys, numbered from 0, and a search for those near a query."""
+
+    def __init__(self, radius: float, keys: Callable[[], Floats] | None = None) -> None:
+        """Make an empty index.
+
+        Args:
+            radius: about how far searches will look; any radius can be searched.
+            keys: returns all keys that were added, (V, k), where somebody else holds them. They must not change. None:
+                the index keeps a copy of what is added.
+        """
+        self.radius = max(float(radius), 1e-12)
+        self.kind = BRUTE
+        self._own: Column | None = None
+        self._shared = keys
+        self._size = 0
+        self._choose_at = SMALL
+        self._way: Way = _Brute()
+
+    def __len__(self) -> int:
+        """Number of keys."""
+        return self._size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, without keys that somebody else holds."""
+        return self._way.nbytes + (0 if self._own is None else self._own.nbytes)
+
+    @property
+    def keys(self) -> Floats:
+        """(V, k) the keys."""
+        if self._shared is not None:
+            return self._shared()[: self._size]
+        return np.empty((0, 0), np.float32) if self._own is None else self._own.values
+
+    def add(self, keys: Floats) -> None:
+        """Add (n, k) keys, which are numbered on."""
+        if self._shared is None:
+            if self._own is None:
+                self._own = Column(np.float32, keys.shape[1:])
+            self._own.append(keys)
+        self._size += len(keys)
+
+    def cut(self, size: int) -> None:
+        """Forget the keys from a number on."""
+        if size >= self._size:
+            return
+        self._size = size
+        if self._own is not None:
+            self._own.cut(size)
+        self.kind, self._way, self._choose_at = BRUTE, _Brute(), SMALL
+
+    def within(self, queries: Vectors, radius: float) -> Pairs:
+        """The keys at most a radius away from each of (n, k) queries, by the Euclidean distance in double precision."""
+        pairs = self.near(queries, radius)
+        close = self._lengths(queries, pairs) <= radius
+        return Pairs(pairs.query[close], pairs.key[close])
+
+    def near(self, queries: Vectors, radius: float) -> Pairs:
+        """All that `within` finds and perhaps some keys that are farther: for who measures what is found anyway."""
+        if not self._size or not len(queries) or radius < 0:
+            return Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+        keys = self.keys
+        if not np.isfinite(radius):
+            query = np.repeat(np.arange(len(queries)), self._size)
+            return Pairs(query, np.tile(np.arange(self._size), len(queries)))
+        self._sync(keys)
+        return self._way.near(queries, float(radius), keys)
+
+    def nearest(self, queries: Vectors, number: int) -> tuple[Ints, NDArray[np.float64]]:
+        """The keys nearest to each query, nearest first: (n, m) keys and (n, m) distances, m = min(number, V).
+
+        Ties go to the lower key.
+        """
+        number = min(number, self._size)
+        keys = np.zeros((len(queries), number), np.int64)
+        lengths = np.zeros((len(queries), number))
+        waiting, radius = np.arange(len(queries)), self.radius
+        while len(waiting) and number:
+            pairs = self.within(queries[waiting], radius)
+            counts = np.bincount(pairs.query, minlength=len(waiting))
+            enough = counts >= number
+            chosen = enough[pairs.query]
+            query, key = pairs.query[chosen], pairs.key[chosen]
+            length = self._lengths(queries[waiting], Pairs(query, key))
+            order = np.lexsort((key, length, query))
+            first = np.cumsum(counts[enough]) - counts[enough]
+            place = order[first[:, None] + np.arange(number)]
+            keys[waiting[enough]], lengths[waiting[enough]] = key[place], length[place]
+            waiting = waiting[~enough]
+            radius *= 2
+        return keys, lengths
+
+    def _lengths(self, queries: Vectors, pairs: Pairs) -> NDArray[np.float64]:
+        """Distances of pairs, each for itself, so that how they round depends on nothing else."""
+        return lengths(queries, self.keys, pairs)
+
+    def _sync(self, keys: Floats) -> None:
+        """Take keys in that were added since the last search; choose anew if there are twice as many."""
+        if self._size > self._choose_at:
+            self._choose_at = 2 * self._size
+            self._choose(keys)
+        self._way.add(keys)
+
+    def _choose(self, keys: Floats) -> None:
+        """Look at some of the keys, and change to the way that should cost least."""
+        some = np.random.default_rng(0).choice(len(keys), min(_SAMPLE, len(keys)), replace=False)
+        sample = keys[np.sort(some)].astype(np.float64)
+        basis, share = flat_basis(sample, self.radius)
+        cost = {BRUTE: _PER_KEY[BRUTE] * len(keys), CELLS: _PER_KEY[CELLS] * share * len(keys)}
+        if kernels() is not None:
+            cost[TREE] = _PER_KEY[TREE] * _looked_at(sample.astype(np.float32), self.radius, len(keys))
+        kind = min(cost, key=cost.__getitem__)
+        if kind == CELLS:
+            self._way = _Cells(sample.mean(axis=0), basis, self.radius)
+        elif kind != self.kind:
+            self._way = _Tree() if kind == TREE else _Brute()
+        self.kind = kind
+
+
+def lengths(queries: Vectors, keys: Floats, pairs: Pairs) -> NDArray[np.float64]:
+    """Euclidean distances of (query, key) pairs in double precision: (m,)."""
+    result = np.empty(len(pairs.query))
+    step = max(1, _NUMBERS // max(1, keys.shape[1]))
+    for low in range(0, len(result), step):
+        part = slice(low, low + step)
+        gap = queries[pairs.query[part]].astype(np.float64) - keys[pairs.key[part]]
+        result[part] = np.sqrt(np.square(gap).sum(axis=1))
+    return result
+
+
+def flat_basis(sample: NDArray[np.float64], radius: float) -> tuple[NDArray[np.float64], float]:
+    """(k, q) orthonormal columns onto which keys are projected, and the share of keys that a search there looks at.
+
+    As few columns as leave about as many keys near as there are without projection.
+
+    Args:
+        sample: (s, k) some of the keys.
+        radius: what is near.
+    """
+    centred = sample - sample.mean(axis=0)
+    basis = np.linalg.svd(centred, full_matrices=False)[2].T
+    places = centred @ basis
+    first, second = np.triu_indices(len(sample), 1)
+    near = np.count_nonzero(_squares(places, first, second) <= radius**2)
+    squares = np.zeros(len(first))
+    boxed = np.ones(len(first), np.bool_)
+    for axis in range(min(_MOST_AXES, basis.shape[1])):
+        gap = np.abs(places[first, axis] - places[second, axis])
+        squares += np.square(gap)
+        if axis < _CELL_AXES:
+            boxed &= gap <= 1.5 * radius  # a query looks at its own cell and those beside it
+        if np.count_nonzero(squares <= radius**2) <= _WORSE * near + len(first) / 2000:
+            break
+    return np.ascontiguousarray(basis[:, : axis + 1]), float(boxed.mean())
+
+
+def _squares(places: NDArray[np.float64], first: Ints, second: Ints) -> NDArray[np.float64]:
+    norms = np.square(places).sum(axis=1)
+    table = norms[:, None] + norms - 2 * (places @ places.T)
+    return np.asarray(table[first, second])
+
+
+def _looked_at(sample: Floats, radius: float, size: int) -> float:
+    """How many of `size` keys a search in a cover tree would look at, by how that grows in the sample."""
+    looked = []
+    for part in (sample[::2], sample):
+        tree = _Tree()
+        tree.add(part)
+        tree.near(part[:: max(1, len(part) // 64)], radius, part)
+        looked.append(tree.looked * len(part))
+    power = np.clip(np.log2(looked[1] / looked[0]), 0.0, 1.0)
+    return float(looked[1] * (size / len(sample)) ** power)
+
+
+class _Brute:
+    """Every key is compared, by one matrix product in single precision; what it lets through is few."""
+
+    def __init__(self) -> None:
+        self._norm = Column(np.float64)
+
+    @property
+    def nbytes(self) -> int:
+        return self._norm.nbytes
+
+    def add(self, keys: Floats) -> None:
+        self._norm.append(np.square(keys[len(self._norm) :], dtype=np.float64).sum(axis=1))
+
+    def near(self, queries: Vectors, radius: float, keys: Floats) -> Pairs:
+        some = max(1, _NUMBERS // len(keys))
+        parts = [
+            near_by_product(queries[low : low + some], keys, self._norm.values, radius)
+            for low in range(0, len(queries), some)
+        ]
+        query = [pairs.query + number * some for number, pairs in enumerate(parts)]
+        return Pairs(np.concatenate(query), np.concatenate([pairs.key for pairs in parts]))
+
+
+def near_by_product(queries: Vectors, keys: Floats, norms: NDArray[np.float64], radius: float) -> Pairs:
+    """Keys within a radius, and few others: |a − b|² ≤ r² is a·b − |b|²/2 ≥ (|a|² − r²)/2.
+
+    In single precision, with a slack that is more than products of k numbers can be wrong by.
+    """
+    single = queries.astype(np.float32)
+    own = np.square(queries, dtype=np.float64).sum(axis=1)
+    largest = np.sqrt(max(own.max(initial=0), norms.max(initial=0)))
+    slack = 1.2e-7 * (keys.shape[1] + 8) * largest**2 + 1e-30
+    products = single @ keys.T
+    products -= (0.5 * norms).astype(np.float32)
+    least = (0.5 * (own - radius**2) - slack).astype(np.float32)
+    near: Bools = products >= np.nextafter(least, np.float32(-np.inf))[:, None]
+    query, key = np.divmod(np.flatnonzero(near), len(keys))
+    return Pairs(query, key)
+
+
+class _Cells:
+    """Keys projected onto a few axes; compiled: cells of a hash table, otherwise SciPy's k-d trees of doubling size."""
+
+    def __init__(self, centre: NDArray[np.float64], basis: NDArray[np.float64], radius: float) -> None:
+        self._centre, self._basis = centre, basis
+        self._side = radius
+        self._axes = min(_CELL_AXES, basis.shape[1])
+        self._places = Column(np.float32, (basis.shape[1],))
+        self._largest = 0.0
+        self._following = Column(np.int32)
+        self._cells = np.full(2 * _AT_ONCE, -1, np.int64)
+        self._heads = np.full(2 * _AT_ONCE, -1, np.int32)
+        self._used = 0
+        self._compiled = kernels() is not None
+        self._trees: list[tuple[int, int, cKDTree]] = []  # first, end, over these places
+
+    @property
+    def nbytes(self) -> int:
+        cells = self._cells.nbytes + self._heads.nbytes
+        return self._places.nbytes + (self._following.nbytes + cells if self._compiled else 8 * len(self._places))
+
+    def add(self, keys: Floats) -> None:
+        first = len(self._places)
+        if first == len(keys):
+            return
+        for low in range(first, len(keys), 4096):
+            places = self._project(keys[low : low + 4096])
+            self._largest = max(self._largest, float(np.abs(places).max()))
+            self._places.append(places)
+        if self._compiled:
+            self._fill(first)
+        else:
+            self._grow_trees()
+
+    def near(self, queries: Vectors, radius: float, keys: Floats) -> Pairs:
+        wanted = self._project(queries)
+        # Places are rounded to single precision.
+        largest = max(self._largest, float(np.abs(wanted).max()))
+        radius = radius * (1 + 1e-6) + 4e-7 * len(self._basis.T) * largest
+        if not self._compiled:
+            return self._near_in_trees(wanted, radius)
+        if (2 * radius / self._side + 2) ** self._axes > len(keys):
+            return self._near_anywhere(wanted, radius)
+        compiled = kernels()
+        assert compiled is not None
+        table = self._side, self._axes, self._cells, self._heads, self._following.values
+        found, starts = compiled.search_cells(wanted, radius, self._places.values, *table)
+        return Pairs(np.repeat(np.arange(len(wanted)), np.diff(starts)), found)
+
+    def _project(self, keys: Vectors) -> NDArray[np.float64]:
+        return np.asarray((keys - self._centre) @ self._basis)
+
+    def _fill(self, first: int) -> None:
+        """Put the places from `first` on into cells, of a hash table that stays at most half full."""
+        compiled = kernels()
+        assert compiled is not None
+        places = self._places.values
+        self._following.append(np.full(len(places) - first, -1, np.int32))
+        while first < len(places):
+            end = min(len(places), first + _AT_ONCE)
+            if 2 * (self._used + end - first) > len(self._cells):  # each may need a cell of its own
+                self._cells = np.full(2 * len(self._cells), -1, np.int64)
+                self._heads = np.full(len(self._cells), -1, np.int32)
+                self._used = first = 0
+                continue
+            table = self._side, self._axes, self._cells, self._heads, self._following.values
+            self._used += compiled.fill_cells(places[:end], first, *table)
+            first = end
+
+    def _near_anywhere(self, wanted: NDArray[np.float64], radius: float) -> Pairs:
+        """A wide search looks at every place."""
+        places = self._places.values
+        masks = [np.square(places - place).sum(axis=1) <= radius**2 for place in wanted]
+        found = [np.flatnonzero(mask) for mask in masks]
+        return Pairs(np.repeat(np.arange(len(wanted)), [len(keys) for keys in found]), np.concatenate(found))
+
+    def _grow_trees(self) -> None:
+        """Trees of which each is at most half as large as the one before it, and a rest without a tree."""
+        end = len(self._places)
+        first = self._trees[-1][1] if self._trees else 0
+        if end - first < 256:
+            return
+        while self._trees and self._trees[-1][1] - self._trees[-1][0] <= 2 * (end - first):
+            first = self._trees.pop()[0]
+        self._trees.append((first, end, cKDTree(self._places.values[first:end].astype(np.float64))))
+
+    def _near_in_trees(self, wanted: NDArray[np.float64], radius: float) -> Pairs:
+        tree = cKDTree(wanted)
+        query, key = [], []
+        for first, _, others in self._trees:
+            found = tree.sparse_distance_matrix(others, radius, output_type="ndarray")
+            query.append(found["i"].astype(np.int64))
+            key.append(found["j"].astype(np.int64) + first)
+        rest = self._trees[-1][1] if self._trees else 0
+        loose = Pairs(*self._near_rest(wanted, self._places.values[rest:], radius))
+        query.append(loose.query)
+        key.append(loose.key + rest)
+        queries, keys = np.concatenate(query), np.concatenate(key)
+        order = np.lexsort((keys, queries))
+        return Pairs(queries[order], keys[order])
+
+    def _near_rest(self, wanted: NDArray[np.float64], places: Floats, radius: float) -> tuple[Ints, Ints]:
+        squares = np.zeros((len(wanted), len(places)))
+        for mine, theirs in zip(wanted.T, places.T, strict=True):
+            squares += np.square(np.subtract.outer(mine, theirs))
+        query, key = np.nonzero(squares <= radius**2)
+        return query, key
+
+
+class _Tree:
+    """A cover tree over the keys themselves; compiled."""
+
+    def __init__(self) -> None:
+        self._level = Column(np.int16)
+        self._child = Column(np.int32)
+        self._sibling = Column(np.int32)
+        self._to_parent = Column(np.float64)
+        self._span = Column(np.float64)
+        self.looked = 0.0  # share of the keys that the last search looked at
+
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self._columns)
+
+    @property
+    def _columns(self) -> tuple[Column, ...]:
+        return self._level, self._child, self._sibling, self._to_parent, self._span
+
+    def add(self, keys: Floats) -> None:
+        first = len(self._level)
+        if first == len(keys):
+            return
+        for column in self._columns:
+            column.append(np.zeros(len(keys) - first))
+        compiled = kernels()
+        assert compiled is not None
+        compiled.grow_tree(keys, first, *(column.values for column in self._columns))
+
+    def near(self, queries: Vectors, radius: float, keys: Floats) -> Pairs:
+        compiled = kernels()
+        assert compiled is not None
+        held = tuple(column.values for column in self._columns[1:])
+        wanted = np.ascontiguousarray(queries, np.float64)
+        found, starts, looked = compiled.search_tree(wanted, radius, keys, *held)
+        self.looked = looked / (len(queries) * len(keys))
+        return Pairs(np.repeat(np.arange(len(queries)), np.diff(starts)), found)

@@ -1,0 +1,149 @@
+"""The planning graph of many nodes: adjacency rows that follow the graph edge by edge, and searches on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+from .arrays import Bools, Ints
+from .graph import Graph
+from .searches import Prices, Rows, Searches, with_room
+
+MODES = ("distance", "hops")
+Pricing = Callable[[Ints], tuple[Prices, Prices]]
+
+
+class LargeGraph:
+    """Edges that pass the filter, by either end, with their prices; removed ones cost infinitely much.
+
+    Inside, nodes are numbered so that those that are joined are close in memory too.
+    """
+
+    def __init__(self, graph: Graph, pricing: Pricing, tree_bytes: int) -> None:
+        """Follow a graph; `pricing` tells for (m,) edges what they cost, and what they count as hops."""
+        self._graph, self._pricing = graph, pricing
+        edges = np.flatnonzero(graph.in_filter())
+        order = _by_place(graph, edges)
+        self._outer, self._inner = order, np.argsort(order)
+        source, target = self._ends(edges)
+        prices = pricing(edges)
+        self.into = Rows(graph.nodes, target, source, *prices, edges)
+        self.out = Rows(graph.nodes, source, target, *prices, edges)
+        self.searches = {by: Searches(self.into, self.out, by, tree_bytes // 2) for by in MODES}
+
+    def cost(self, start: int, goal: int, by: str) -> float:
+        """What the shortest way between two nodes costs; infinite if there is none."""
+        return self.searches[by].cost(int(self._inner[start]), int(self._inner[goal]))
+
+    def path(self, start: int, goal: int, by: str) -> Ints:
+        """The nodes of the shortest way between two nodes that are joined."""
+        return self._outer[self.searches[by].path(int(self._inner[start]), int(self._inner[goal]))]
+
+    def following(self, start: int, goal: int, by: str) -> int:
+        """The next node on the way to a goal; −1 at the goal and where there is no way."""
+        node = self.searches[by].following(int(self._inner[start]), int(self._inner[goal]))
+        return int(self._outer[node]) if node >= 0 else -1
+
+    def whole(self, goal: int, by: str) -> tuple[Prices, NDArray[np.int32]]:
+        """What the ways from everywhere to a goal cost, and the next nodes on them; −1: none."""
+        cost, following = self.searches[by].whole(int(self._inner[goal]))
+        inner = self._inner[: len(cost)]
+        following = np.where(following >= 0, self._outer[following], -1)[inner]
+        return cost[inner], following.astype(np.int32)
+
+    def leads_round(self, ends: list[tuple[int, int]]) -> bool:
+        """Whether a way leads from the source to the target of the first of these edges that has none of them."""
+        return self.searches["distance"].leads_round(self._inner[np.array(ends)])
+
+    def follow(self, sources: Ints) -> None:
+        """Take over the edges that leave these nodes now, and nodes that are new."""
+        graph, out = self._graph, self.out
+        self._number(graph.nodes)
+        for rows in (self.into, out):
+            rows.add_nodes(graph.nodes)
+        for searches in self.searches.values():
+            searches.add_nodes(graph.nodes)
+        inner = self._inner[sources]
+        places, owner = out.of(inner)
+        old = inner[owner] * graph.nodes + out.other[places]
+        order = np.argsort(old)
+        old, places = old[order], places[order]
+        was = out.distance[places], out.hops[places]
+        edges, _ = graph.out_of().of(sources)
+        edges = edges[graph.in_filter()[edges]]
+        source, target = self._ends(edges)
+        keys = source * graph.nodes + target
+        self._take_out(*np.divmod(old[~np.isin(old, keys)], graph.nodes))
+        known, place = _places(old, keys)
+        before = np.full((2, len(keys)), np.inf)
+        before[:, known] = was[0][place[known]], was[1][place[known]]
+        self._put(edges, known, before)
+
+    def _number(self, nodes: int) -> None:
+        """Give nodes that are new numbers inside: their own."""
+        known = len(self._inner)
+        if nodes > known:
+            self._inner, self._outer = with_room(self._inner, nodes), with_room(self._outer, nodes)
+            self._inner[known:] = self._outer[known:] = np.arange(known, len(self._inner))
+
+    def update(self, edge: int) -> bool:
+        """Take over what an edge costs now, if it passes the filter; whether it is removed or restored by that."""
+        from . import fast_paths
+
+        (source,), (target,) = self._ends(np.array([edge]))
+        place = fast_paths.find(self.out.row, self.out.count, self.out.other, source, target)
+        if place < 0:
+            return False
+        before = np.array([[self.out.distance[place]], [self.out.hops[place]]])
+        self._put(np.array([edge]), np.ones(1, np.bool_), before)
+        return bool(np.isfinite(before[0, 0]) != np.isfinite(self.out.distance[place]))
+
+    def along(self, nodes: Ints) -> tuple[Prices, Ints]:
+        """Prices and edges of a path: (L,) nodes to (L − 1,) steps and (L − 1,) edges."""
+        from . import fast_paths
+
+        inner = self._inner[nodes]
+        places = fast_paths.find_many(self.into.row, self.into.count, self.into.other, inner[1:], inner[:-1])
+        return self.into.distance[places], self.into.edge[places]
+
+    def _ends(self, edges: Ints) -> tuple[Ints, Ints]:
+        return self._inner[self._graph.source.values[edges]], self._inner[self._graph.target.values[edges]]
+
+    def _take_out(self, source: Ints, target: Ints) -> None:
+        self.out.take_out(source, target)
+        self.into.take_out(target, source)
+        for searches in self.searches.values():
+            searches.change(source, target, np.zeros(len(source), np.bool_))
+
+    def _put(self, edges: Ints, known: Bools, before: Prices) -> None:
+        """Give edges their present prices; `before`, (2, m), are those of the edges that were known."""
+        prices = np.stack(self._pricing(edges))
+        source, target = self._ends(edges)
+        changed = (prices != before) | ~known
+        some = changed.any(axis=0)
+        if not some.any():
+            return
+        distance, hops = prices[:, some]
+        self.out.put(source[some], target[some], distance, hops, edges[some])
+        self.into.put(target[some], source[some], distance, hops, edges[some])
+        for searches, mine, now, was in zip(self.searches.values(), changed, prices, before, strict=True):
+            searches.change(source[mine], target[mine], now[mine] < was[mine])
+
+
+def _by_place(graph: Graph, edges: Ints) -> Ints:
+    """(V,) nodes in an order in which those that are joined are close."""
+    ends = graph.source.values[edges], graph.target.values[edges]
+    joined = csr_array((np.ones(len(edges), np.bool_), ends), shape=(graph.nodes, graph.nodes))
+    return np.asarray(reverse_cuthill_mckee(joined), np.int64)
+
+
+def _places(ascending: Ints, keys: Ints) -> tuple[Bools, Ints]:
+    """Which of the keys are in an ascending array, and where."""
+    if not len(ascending):
+        return np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.int64)
+    place = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
+    return ascending[place] == keys, place

@@ -1,0 +1,165 @@
+"""What is near a block of observations: nodes and other observations that can merge with them or be joined to them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .arrays import Ints
+from .criteria import Floats, perceptual_pairs, within
+from .distance import Distance, paired
+from .fast_nearby import Nearby
+from .index import Index, Pairs, near_by_product
+from .nodes import Nodes
+from .search import Search, is_searchable, reach_of
+from .settings import Settings
+
+ENOUGH = 1500  # nodes from which on a search costs less than asking for the distances of all
+_ROUNDING = 1 + 1e-6
+
+
+class Neighbourhood:
+    """Finds what is near the observations of a block, exactly, by a distance that can be searched."""
+
+    def __init__(self, distance: Distance, nodes: Nodes, settings: Settings) -> None:
+        """Search these nodes."""
+        self.search = Search(distance, nodes, settings.max_dist)
+        self.nodes = nodes
+        self.settings = settings
+        self._features: Index | None = None
+
+    @staticmethod
+    def suits(distance: Distance, settings: Settings) -> bool:
+        """Whether a memory of these settings can be built from what is near alone.
+
+        Eq. 3 over the whole memory asks for every distance, features that move cannot be indexed, and without τ_p
+        every node is a candidate.
+        """
+        if not is_searchable(distance, settings.max_dist):
+            return False
+        if settings.criterion in ("none", "uniform"):
+            return True
+        if settings.feature_average or math.isinf(settings.tau_p):
+            return False
+        if settings.criterion == "perceptual":
+            return True
+        return settings.scope == "neighbors" and is_searchable(distance, settings.max_dist + settings.tau_a)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the indexes."""
+        return self.search.nbytes + (0 if self._features is None else self._features.nbytes)
+
+    def cut(self, nodes: int) -> None:
+        """Forget the nodes from a number on."""
+        self.search.cut(nodes)
+        if self._features is not None:
+            self._features.cut(nodes)
+            self._features = self._features if nodes else None
+
+    def around(self, embedding: Floats) -> Nearby:
+        """Distances between (B, e) observations, the nodes near them, and each other."""
+        limit = self.settings.max_dist * _ROUNDING
+        pairs = self._union(embedding, limit)
+        out, into = (self.search.measure(embedding, pairs, outgoing) for outgoing in (True, False))
+        start = np.concatenate([[0], np.cumsum(np.bincount(pairs.query, minlength=len(embedding)))])
+        return Nearby(start, pairs.key, out, into, self._inside(embedding), len(self.nodes))
+
+    def perceptual(self, feature: Floats) -> tuple[Ints, Ints]:
+        """Pairs (observation, earlier candidate) within τ_p in feature space (Eq. 4), by observation, then candidate.
+
+        Candidates are numbered as in fast_merges.py.
+        """
+        settings = self.settings
+        if settings.criterion in ("none", "uniform"):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        index = self._feature_index()
+        observation, node = index.near(feature, settings.tau_p * _ROUNDING)
+        gap = feature[observation].astype(np.float64) - index.keys[node] if len(node) else np.empty((0, 1))
+        length = np.sqrt(np.square(gap).sum(axis=1))
+        close = length < settings.tau_p if settings.strict else length <= settings.tau_p
+        nothing = np.empty((0, feature.shape[1]), np.float32)
+        own, other = perceptual_pairs(nothing, feature, settings)
+        rows = np.concatenate([observation[close], own])
+        columns = np.concatenate([node[close], other + len(self.nodes)])
+        order = np.lexsort((columns, rows))
+        return rows[order], columns[order]
+
+    def _union(self, embedding: Floats, steps: float) -> Pairs:
+        """Nodes within so many steps in either direction, and others."""
+        search = self.search
+        if not len(self.nodes):
+            return Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
+        out, into = (search.probes(embedding, outgoing) for outgoing in (True, False))
+        radius = reach_of(search.distance, steps)
+        found = search.index.near(out, radius)
+        if np.array_equal(out, into):
+            return found
+        other, size = search.index.near(into, radius), len(self.nodes)
+        both = np.union1d(found.query * size + found.key, other.query * size + other.key)
+        return Pairs(*np.divmod(both, size))
+
+    def _inside(self, embedding: Floats) -> Floats:
+        """(B, B) distances within the block; infinite where they are too long to matter."""
+        merges = self.settings.criterion in ("two-way", "incoming", "outgoing")
+        steps = (self.settings.max_dist + (self.settings.tau_a if merges else 0)) * _ROUNDING
+        distance = self.search.distance
+        keys = np.asarray(self.search.keys(embedding), np.float32)
+        norms = np.square(keys, dtype=np.float64).sum(axis=1)
+        radius = reach_of(distance, steps)
+        found = [near_by_product(self.search.probes(embedding, True), keys, norms, radius)]
+        found.append(near_by_product(self.search.probes(embedding, False), keys, norms, radius))
+        close = np.eye(len(embedding), dtype=np.bool_)
+        close[found[0].query, found[0].key] = close[found[1].key, found[1].query] = True
+        one, other = np.nonzero(close)
+        table = np.full(close.shape, np.inf, np.float32)
+        table[one, other] = paired(distance, embedding[one], embedding[other])
+        return table
+
+    def _feature_index(self) -> Index:
+        """The index over the features of the nodes; that of the keys where these are the same."""
+        feature = self.nodes.feature
+        shared = not self.nodes.has_own_features
+        if shared and self.search.indexes(feature):
+            return self.search.index
+        if self._features is None:
+            self._features = Index(self.settings.tau_p, lambda: self.nodes.feature)
+        self._features.add(feature[len(self._features) :])
+        return self._features
+
+
+def new_edges(near: Nearby, new: Ints, settings: Settings) -> tuple[Ints, Ints, Floats]:
+    """Edges between each new node and all nodes before it, into it first, in the order of one by one.
+
+    Args:
+        near: distances.
+        new: observations of the block that became nodes, ascending.
+        settings: of the memory.
+
+    Returns:
+        (m,) sources, (m,) targets and (m,) distances.
+    """
+    number_of = np.full(len(near.inside), -1)
+    number_of[new] = np.arange(len(new))
+    owner = np.repeat(number_of, np.diff(near.start))
+    mine = np.flatnonzero(owner >= 0)
+    later, earlier = np.tril_indices(len(new), -1)
+    number = np.concatenate([owner[mine], later])
+    other = np.concatenate([near.node[mine], near.nodes + earlier])
+    pair = np.stack(
+        [
+            np.concatenate([near.into[mine], near.inside[new[earlier], new[later]]]),
+            np.concatenate([near.out[mine], near.inside[new[later], new[earlier]]]),
+        ]
+    )
+    close = within(pair, settings)
+    if settings.reversible is not None:
+        pair = np.where(close, pair, np.float32(np.inf))
+        close |= close[::-1]
+    outgoing, place = np.nonzero(close)
+    order = np.lexsort((other[place], outgoing, number[place]))
+    outgoing, place = outgoing[order], place[order]
+    node = near.nodes + number[place]
+    source, target = np.where(outgoing, node, other[place]), np.where(outgoing, other[place], node)
+    return source, target, pair[outgoing, place]

@@ -1,0 +1,352 @@
+"""How fast many workers clean one memory: steps/s by backend and number of workers, and what one owner can take.
+
+python -m speed.distributed --out results/distributed
+
+Other programs disturb wall times. So the settings are measured in turn, several times over, and the medians are
+reported; and beside the wall time stands the CPU time of this process and all that it started, simulators and Ray
+included, which other programs hardly change. Workers beyond the number of cores share these, and rows say so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import importlib.util
+import os
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import sgm
+from sgm.benchmarks.base import Piece
+from sgm.benchmarks.threads import one_thread
+from sgm.benchmarks.workers import worker_env
+from sgm.distributed import Crew
+from sgm.distributed.messages import Batch
+from sgm.distributed.owner import Owner
+from sgm.distributed.pool import Pool
+from sgm.errors import MemoryWarning
+from sgm.navigation import Cleaner
+from speed.report import Report
+
+PLAIN = "no workers"
+BAR = 1.6  # two workers against one, SafetyGym, on two cores
+_TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+
+
+class World(NamedTuple):
+    """Where a memory is cleaned.
+
+    Attributes:
+        name: of the benchmark.
+        agent: makes an agent over a memory as it was built.
+        env: makes the environment of one worker.
+        robots: of each worker.
+        how: further arguments of `Cleaner`.
+    """
+
+    name: str
+    agent: Callable[[], Any]
+    env: Callable[[], Any]
+    robots: int
+    how: dict[str, Any]
+
+
+class Measured(NamedTuple):
+    """One measurement: environment steps, wall and CPU seconds, the owner's own CPU seconds, batches and records."""
+
+    steps: int
+    wall: float
+    cpu: float
+    owner: float
+    batches: int
+    records: int
+
+
+def main() -> None:
+    """Measure everything."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
+    parser.add_argument("--quick", action="store_true", help="few steps of PointEnv, to see that it runs")
+    parser.add_argument("--steps", type=int, default=10_000, help="steps of each worker (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=3, help="times that all is measured (default: %(default)s)")
+    parser.add_argument("--iterations", type=int, default=30_000, help="training of PointEnv (default: %(default)s)")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="how many (default: 1 2 4 8)")
+    parser.add_argument("--worlds", nargs="+", default=["point", "safety"], choices=["point", "safety"])
+    parser.add_argument("--no-ray", action="store_true", help="leave Ray out, also if it is installed")
+    options = parser.parse_args()
+    if options.quick:
+        options.steps, options.repeats, options.workers, options.worlds = 400, 1, [1, 2], ["point"]
+        options.iterations = 200
+    ray = not (options.quick or options.no_ray) and importlib.util.find_spec("ray") is not None
+    report = Report("speed.distributed")
+    backends = ["multiprocessing", *(["ray"] if ray else [])]
+    with _cluster(ray), tempfile.TemporaryDirectory() as folder:
+        for name in options.worlds:
+            with WORLDS[name](Path(folder), options.iterations) as world, one_thread():
+                _cleanup(report, world, backends, options)
+        _capacity(report, Path(folder), backends, 30 if options.quick else 1_000)
+    if options.out:
+        report.write(options.out)
+
+
+# -- steps per second --------------------------------------------------------------------------------------------
+
+
+def _cleanup(report: Report, world: World, backends: list[str], options: argparse.Namespace) -> None:
+    """Rows of one world, measured in turn."""
+    plans = [(PLAIN, 1), ("in-process", 1), *((backend, n) for backend in backends for n in options.workers)]
+    found: dict[tuple[str, int], list[Measured]] = {plan: [] for plan in plans}
+    for _ in range(options.repeats):
+        for plan in plans:
+            found[plan].append(_measured(world, *plan, options.steps))
+            print(f"  {world.name}, {plan[0]}, {plan[1]}: {found[plan][-1]}", flush=True)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for (backend, workers), runs in found.items():
+        one = found.get((backend, 1), runs)
+        rate, cpu = (_median(runs, name) for name in ("wall", "cpu"))
+        ratio = rate / _median(one, "wall")
+        row = {
+            "backend": backend,
+            "workers": workers,
+            "more_than_cores": "yes" if workers > cores else "",
+            "steps": runs[0].steps,
+            "steps_per_second": rate,
+            "of_one_worker": ratio,
+            "steps_per_cpu_second": cpu,
+            "cpu_of_one_worker": cpu / _median(one, "cpu"),
+        }
+        bar = (world.name, backend, workers) == ("SafetyGym", "multiprocessing", 2)
+        row["at_least"] = BAR if bar else ""
+        row["holds"] = ("yes" if ratio >= BAR else "NO") if bar else ""
+        report.add(f"{world.name}: cleanup, {world.robots} robots a worker", **row)
+    _served(report, world, found)
+
+
+def _median(runs: list[Measured], clock: str) -> float:
+    return float(np.median([run.steps / getattr(run, clock) for run in runs]))
+
+
+def _served(report: Report, world: World, found: dict[tuple[str, int], list[Measured]]) -> None:
+    """How many workers one owner serves, from its own CPU time for each batch and a worker's for what is in it."""
+    for (backend, workers), runs in found.items():
+        if backend == PLAIN or workers != 2:
+            continue
+        owner = float(np.median([run.owner / run.batches for run in runs]))
+        worker = float(np.median([(run.cpu - run.owner) / run.batches for run in runs]))
+        report.add(
+            "What one owner serves, from its CPU time and that of two workers",
+            world=world.name,
+            backend=backend,
+            steps_per_batch=runs[0].steps / runs[0].batches,
+            records_per_batch=runs[0].records / runs[0].batches,
+            owner_ms_per_batch=1000 * owner,
+            worker_ms_per_batch=1000 * worker,
+            workers_served=int(worker / owner),
+        )
+
+
+def _measured(world: World, backend: str, workers: int, steps: int) -> Measured:
+    """Clean a memory as it was built, after a warm-up."""
+    agent, warm = world.agent(), 20 * world.robots
+    agent.clean = True
+    if backend == PLAIN:
+        with contextlib.closing(world.env()) as env:
+            if agent.look is not None:
+                agent.look = env.look
+            cleaner = Cleaner(agent, env, seed=2, **world.how)
+            cleaner.run(warm)
+            return _clocked(lambda: cleaner.run(steps), lambda: (0, 0))
+    with Crew(agent, world.env, workers=workers, backend=backend, seed=2, **world.how) as crew:
+        crew.run(warm * workers)
+        counts = crew.owner.counts
+        return _clocked(lambda: crew.run(steps * workers), lambda: (counts.batches, counts.records))
+
+
+def _clocked(run: Callable[[], Any], counted: Callable[[], tuple[int, int]]) -> Measured:
+    wall, cpu, own, before = time.perf_counter(), _cpu_of_all(), time.process_time(), counted()
+    result = run()
+    wall, own = time.perf_counter() - wall, time.process_time() - own
+    cpu = max(_cpu_of_all() - cpu, own)
+    batches, records = (after - then for after, then in zip(counted(), before, strict=True))
+    return Measured(result.steps, wall, cpu, own, batches, records)
+
+
+def _cpu_of_all() -> float:
+    """CPU seconds of this process and of all that descend from it and still run; of this one only where unknown."""
+    if not Path("/proc/self/stat").exists():
+        return time.process_time()
+    used, parent = {}, {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = path.read_text().rsplit(")", 1)[1].split()
+            number = int(path.parent.name)
+            parent[number], used[number] = int(fields[1]), (int(fields[11]) + int(fields[12])) / _TICK
+    return sum(seconds for number, seconds in used.items() if _descends(number, parent))
+
+
+def _descends(number: int, parent: dict[int, int]) -> bool:
+    while number in parent:
+        if number == os.getpid():
+            return True
+        number = parent[number]
+    return False
+
+
+# -- what one owner can take -------------------------------------------------------------------------------------
+
+
+class _Echo:
+    """A worker that answers with what it was asked."""
+
+    num_envs = 1
+
+    def answer(self, request: Any) -> Any:
+        return request
+
+    def leave(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def _capacity(report: Report, folder: Path, backends: list[str], number: int) -> None:
+    """Messages and records a second: taking them in, and carrying them."""
+    section = "What one owner takes in"
+    for live in (False, True):
+        for size in (1, 10, 100):
+            memory = _plane(folder / f"{size}.sgm" if live else None)
+            owner, edges, dice = Owner(memory), memory.edges(), np.random.default_rng(0)
+            name = owner.enlist(0)
+            batches = []
+            for place in range(number):
+                rows = dice.integers(len(edges.source), size=size)
+                ends = edges.source[rows], edges.target[rows]
+                batches.append(Batch(name, place + 1, *ends, dice.random(size) < 0.9))
+            wall, cpu = time.perf_counter(), time.process_time()
+            for batch in batches:
+                owner.take(batch)
+            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+            memory.close()
+            row = {"messages_per_second": number / wall, "records_per_second": number * size / wall}
+            by_cpu = {"messages_per_cpu_second": number / cpu, "records_per_cpu_second": number * size / cpu}
+            report.add(section, memory="live file" if live else "RAM", records_per_message=size, **row, **by_cpu)
+    for backend in backends:
+        _carrying(report, backend, number)
+
+
+def _carrying(report: Report, backend: str, number: int) -> None:
+    """A request of 100 numbers, and an answer of the same size."""
+    with contextlib.closing(Pool(lambda _: _Echo, 1, backend)) as pool:
+        (member, _), *_ = pool.wait()
+        wall, own, cpu = time.perf_counter(), time.process_time(), _cpu_of_all()
+        for _ in range(number):
+            pool.ask(member, np.arange(100), 0)
+            pool.wait()
+        wall, own, cpu = time.perf_counter() - wall, time.process_time() - own, _cpu_of_all() - cpu
+    report.add(
+        "What a message costs, both ways",
+        backend=backend,
+        messages_per_second=number / wall,
+        owner_cpu_ms=1000 * own / number,
+        cpu_ms=1000 * cpu / number,
+    )
+
+
+class _Plane:
+    """Points in a plane."""
+
+    def embed(self, observations: Any) -> np.ndarray:
+        return np.asarray(observations, np.float32)
+
+    def __call__(self, starts: Any, goals: Any) -> np.ndarray:
+        return np.linalg.norm(starts[:, None] - goals, axis=-1)
+
+
+def _plane(path: Path | None) -> sgm.SparseGraphicalMemory:
+    """A memory of about 900 nodes."""
+    how: dict[str, Any] = {"tau_a": 1.0, "tau_p": 0.8, "max_dist": 3.0, "k": 8, "policy": "belief"}
+    if path is None:
+        memory = sgm.SparseGraphicalMemory(_Plane(), **how)
+    else:
+        memory = sgm.SparseGraphicalMemory.open(path, _Plane(), **how)
+    memory.extend(np.random.default_rng(0).uniform(0, 30, (2_000, 2)))
+    return memory
+
+
+# -- worlds ------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _point(_folder: Path, iterations: int) -> Iterator[World]:
+    from sgm.controllers.d3pg import Actor
+    from sgm.distances.sorb import DistributionalDistance
+    from sgm.navigation import agents
+    from speed.navigation import UNIFORM, buffer, trained
+
+    networks, robots = trained(iterations), 50
+    distance, seen = DistributionalDistance(networks), buffer(1_000, seed=1)
+
+    def agent() -> Any:
+        memory = sgm.SparseGraphicalMemory(distance, **_SGM)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", MemoryWarning)  # after little training it is no good
+            memory.extend(seen)
+        return agents.sgm(memory, Actor(networks), clean=True)
+
+    yield World("PointEnv", agent, functools.partial(_mazes, robots), robots, {"options": UNIFORM})
+
+
+_SGM: dict[str, Any] = {"tau_a": 5.0, "tau_p": 0.05, "max_dist": 10.0, "k": 5, "policy": "first-failure"}
+
+
+def _mazes(robots: int) -> Any:
+    from sgm.envs.point.env import PointMazeVectorEnv
+
+    return PointMazeVectorEnv(robots, autoreset_mode="Disabled", max_episode_steps=None)
+
+
+@contextlib.contextmanager
+def _safety(folder: Path, _iterations: int) -> Iterator[World]:
+    from sgm.benchmarks.safety.benchmark import BENCHMARK, CLEANUP_EPISODE
+    from sgm.benchmarks.safety.settings import SafetySettings
+
+    robots = 64
+    settings = SafetySettings(pretrained=True, rollouts=12, robots=robots, simulators=1)
+    piece = Piece(BENCHMARK, settings, {"layout": 0, "seed": 0}, folder, progress=False)
+    piece.folder.mkdir(parents=True, exist_ok=True)
+    with contextlib.closing(piece):
+        built = folder / "built.sgm"
+        piece.build("both").save(built)
+        env = worker_env(piece)
+        how = {"options": {"goals": None}, "episode_steps": CLEANUP_EPISODE}
+        yield World("SafetyGym", lambda: piece.make_agent("both", piece.load(built), clean=True), env, robots, how)
+
+
+WORLDS: dict[str, Any] = {"point": _point, "safety": _safety}
+
+
+@contextlib.contextmanager
+def _cluster(wanted: bool) -> Iterator[None]:
+    """Ray, for as long as it is measured."""
+    if not wanted:
+        yield
+        return
+    import ray
+
+    ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+if __name__ == "__main__":
+    main()

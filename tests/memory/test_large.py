@@ -1,0 +1,208 @@
+"""Plans on many nodes: found one at a time, and as short as those of whole trees, to the last bit."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sgm
+from sgm.memory import graph, planner, searches
+from sgm.memory.planner import MODES, Planner
+from tests.conftest import plane
+
+pytest.importorskip("numba")
+POLICIES = ["first-failure", "guarded", "second-failure", "belief", sgm.FirstFailure(guard=True, spares=True)]
+EDITS = ["fail", "succeed", "remove", "restore", "restore one", "add", "filter", "prepare"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _follow_always():
+    """Small graphs are made anew where large ones are followed: not here."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(planner, "_SHARE", 1)
+        patch.setattr(searches, "_STALE", 100)
+        yield
+
+
+def build(n: int, seed: int, ties: bool = False, **settings) -> sgm.SparseGraphicalMemory:
+    """A memory whose planner takes it for a large one."""
+    points, table = plane(n, seed)
+    table = np.round(table) if ties else table
+    options = {"tau_p": 1.0, "tau_a": 2.0, "max_dist": 4.0, "k": 5, **settings}
+    memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), lambda rows: points[np.asarray(rows)], **options)
+    memory._planner.many = 0
+    memory.extend(np.arange(n // 2))
+    return memory
+
+
+def edit(memory: sgm.SparseGraphicalMemory, what: str, random: np.random.Generator) -> None:
+    edges, removed = memory.edges(), memory.removed()
+    pick = random.integers(max(1, len(edges.source)))
+    if what in ("fail", "succeed") and len(edges.source):
+        memory.record(edges.source[pick], edges.target[pick], what == "succeed")
+    elif what == "remove" and len(edges.source):
+        memory.remove(edges.source[pick], edges.target[pick])
+    elif what == "restore one" and len(removed.source):
+        memory.restore(removed.source[0], removed.target[0])
+    elif what == "restore":
+        memory.restore()
+    elif what == "add":
+        memory.add(int(random.integers(len(memory.distance.matrix))))
+    elif what == "filter":
+        memory.filter(int(random.integers(1, 7)))
+    elif what == "prepare":
+        memory._planner.prepare(MODES[random.integers(2)])
+
+
+@given(st.integers(0, 10_000), st.sampled_from(POLICIES), st.booleans(), st.lists(st.sampled_from(EDITS), max_size=20))
+def test_ways_are_as_short_as_those_of_whole_trees_whatever_happens_to_edges(seed, policy, ties, edits):
+    random = np.random.default_rng(seed)
+    memory = build(80, seed, ties, policy=policy)
+    for what in ["prepare", *edits]:
+        edit(memory, what, random)
+        plain = Planner(memory._graph, memory.policy)
+        plain.many = math.inf
+        prices = plain.matrix("distance"), plain.matrix("hops")
+        for start, goal in random.integers(0, len(memory), (4, 2)).tolist():
+            for by, matrix in zip(MODES, prices, strict=True):
+                expected = plain.cost(start, goal, by)
+                assert memory._planner.cost(start, goal, by) == expected
+                if expected < math.inf:
+                    route = memory._planner.route(start, goal, by)
+                    legs = [matrix[v, u] for u, v in zip(route.nodes, route.nodes[1:], strict=False)]
+                    assert route.nodes[0] == start and route.nodes[-1] == goal
+                    assert sum(reversed(legs)) == route.cost == expected
+    assert memory._planner._large is not None
+
+
+@given(st.integers(0, 10_000), st.sampled_from(POLICIES), st.lists(st.sampled_from(EDITS), min_size=1, max_size=12))
+def test_a_repaired_tree_is_the_tree_from_scratch(seed, policy, edits):
+    random = np.random.default_rng(seed)
+    memory = build(60, seed, policy=policy)
+    goals = random.integers(0, len(memory), 3).tolist()
+    for what in edits:
+        for goal in goals[:2]:
+            memory._planner.tree(goal, "distance")
+            memory._planner.tree(goal, "hops")
+        memory._planner.cost(int(random.integers(len(memory))), goals[2], "distance")  # a part of a tree
+        edit(memory, what, random)
+    plain = Planner(memory._graph, memory.policy)
+    plain.many = math.inf
+    for goal in goals:
+        for by in MODES:
+            ours, theirs = memory._planner.tree(goal, by), plain.tree(goal, by)
+            np.testing.assert_array_equal(ours.cost, theirs.cost)
+            matrix = plain.matrix(by)
+            for node in np.flatnonzero(np.isfinite(ours.cost)).tolist():
+                ahead = int(ours.next[node])
+                assert (ahead < 0) == (node == goal)
+                assert node == goal or ours.cost[node] == ours.cost[ahead] + matrix[ahead, node]
+
+
+def test_trees_are_repaired_and_rows_followed_not_made_anew():
+    memory = build(200, 0)
+    plans = memory._planner
+    plans.tree(5, "distance")
+    large = plans._large
+    trees = large.searches["distance"].trees
+    (key,) = trees
+    tree = trees[key]
+    edges, ways = memory.edges(), plans.tree(5, "distance")
+    used = np.flatnonzero(ways.next[edges.source] == edges.target)[0]
+    memory.record(edges.source[used], edges.target[used], False)
+    plans.tree(5, "distance")
+    assert trees[key] is tree
+    memory.add(150)
+    plans.tree(5, "distance")
+    assert plans._large is large and trees[key] is tree
+
+
+def test_landmarks_are_made_when_they_pay_and_bounds_are_lowered_when_edges_become_cheaper(monkeypatch):
+    monkeypatch.setattr(searches, "_EARLY", 2)
+    memory = build(300, 1, policy="first-failure")
+    plans, random = memory._planner, np.random.default_rng(0)
+    for start, goal in random.integers(0, len(memory), (60, 2)).tolist():
+        plans.cost(start, goal, "distance")
+    ways = plans._large.searches["distance"]
+    bounds = ways.potentials
+    assert bounds is not None and plans._large.searches["hops"].potentials is None
+    edges = memory.edges()
+    for pick in random.integers(0, len(edges.source), 10):
+        memory.remove(edges.source[pick], edges.target[pick])
+    plans.cost(0, 1, "distance")
+    assert ways.potentials is bounds  # prices that rise leave bounds as they are
+    before = bounds.copy()
+    memory.remove(0, int(edges.target[0]))
+    ways.prepare()
+    memory.restore()
+    bounds = ways.potentials
+    plans.cost(1, 2, "distance")
+    assert ways.potentials is bounds and bounds.shape == before.shape
+    source, target = (plans._large._inner[nodes] for nodes in edges[:2])
+    for column in np.flatnonzero(ways._lowered[::2]):  # steps to a landmark fall by no more than an edge costs
+        steps = bounds[:, 2 * column]
+        both = np.isfinite(steps[target])
+        assert (steps[source][both] <= steps[target][both] + edges.weight[both] + 1e-9).all()
+    assert ways._lowered.any()
+
+
+def test_searches_go_through_fewer_nodes_than_trees():
+    memory = build(1500, 2, criterion="none", max_dist=2.0)
+    memory._planner.prepare("distance")
+    random, part = np.random.default_rng(0), []
+    for start, goal in random.integers(0, len(memory), (30, 2)).tolist():
+        memory._planner.cost(start, goal, "distance")
+        trees = memory._planner._large.searches["distance"].trees
+        part.append((trees[next(reversed(trees))].state == 2).mean())
+    assert np.mean(part) < 0.25
+
+
+@given(st.integers(0, 10_000))
+def test_the_guard_finds_the_same_edges_that_hold_the_graph_together(seed):
+    memory = build(60, seed, k=2)
+    plans, part = memory._planner, memory.largest_part()
+    for edge in np.flatnonzero(plans.standing()).tolist():
+        assert plans.holds_together(edge) == (plans.largest_part(without=[edge]) != part)
+
+
+def test_without_numba_plans_are_as_long(monkeypatch):
+    memory = build(200, 3)
+    random = np.random.default_rng(0)
+    pairs = random.integers(0, 100, (20, 2)).tolist()
+    lengths = [plan and plan.total for plan in memory.plan_many(*np.transpose(pairs))]
+    monkeypatch.setenv("SGM_COMPILED", "0")
+    other = build(200, 3)
+    assert [plan and plan.total for plan in other.plan_many(*np.transpose(pairs))] == lengths
+    assert memory._planner._large is not None and other._planner._large is None
+
+
+def test_many_agents_get_the_same_next_nodes_as_single_plans():
+    memory = build(300, 4)
+    random = np.random.default_rng(1)
+    at, to = random.integers(0, len(memory), (2, 40))
+    for node, goal, following in zip(at, to, memory.next_nodes(at, to), strict=True):
+        try:
+            path = memory.plan_nodes(node, goal).nodes
+        except sgm.NoPath:
+            assert following == -1
+            continue
+        assert following == (goal if node == goal else path[1])
+
+
+@given(st.integers(0, 10_000), st.integers(1, 7), st.booleans())
+def test_the_compiled_filter_keeps_the_same_edges(seed, k, ties):
+    def kept() -> list[bool]:
+        memory = build(80, seed, ties, k=k)
+        for row in range(60, 70):
+            memory.add(row, episode=1)
+            memory._graph.in_filter()
+        return memory._graph.in_filter().tolist()
+
+    with pytest.MonkeyPatch.context() as patch:
+        plain = kept()
+        patch.setattr(graph, "_MANY", 0)
+        assert kept() == plain
