@@ -1,11 +1,11 @@
 # Everything starts from a bare clone: each target makes the virtual environment it needs.
 PYTHON ?= python3
 VENV   ?= .venv
-BIN    := $(VENV)/bin
+BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PIP    := $(BIN)/python -m pip -qq --disable-pip-version-check
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: run test lint opengl browser inspector format bench torture clean help
+.PHONY: run test core lint opengl browser docs notebooks inspector dist format bench torture clean help
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -16,6 +16,11 @@ run: $(VENV)/run.stamp  ## Install and run PointEnv end to end: train, build, cl
 
 test: lint opengl browser  ## Install, lint, type-check and run the tests
 	@$(BIN)/python -m pytest -n 2
+
+core: $(VENV)/core.stamp  ## Run the tests that need no extra, with any Python: make core PYTHON=python3.13 VENV=.venv-3.13
+	@$(BIN)/python -m pytest -n 2 $(CORE)
+
+CORE := tests/memory tests/experience tests/navigation tests/envs/point tests/test_import.py tests/test_rooms.py tests/test_cli.py
 
 lint: $(VENV)/dev.stamp  ## Check style and types
 	@$(BIN)/ruff check .
@@ -46,6 +51,18 @@ browser: $(VENV)/dev.stamp $(if $(shell command -v npm),$(NODE_MODULES))
 	  command -v chromium >/dev/null; } || { \
 	  echo "There is no browser here, and the tests of the inspector's page that need one are skipped. As root, on Debian:"; \
 	  echo "  apt-get install $(CHROMIUM)"; echo "What was tried is in $(VENV)/browser.log."; }
+
+docs: $(VENV)/dev.stamp  ## Build the site into build/site; warnings are errors
+	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/site
+	@echo "build/site/index.html"
+
+notebooks: $(VENV)/dev.stamp  ## Run the notebooks of the site anew and keep their outputs; minutes
+	@$(BIN)/python docs/notebooks.py
+
+dist: $(VENV)/dev.stamp  ## Build wheel and source distribution into dist/ and check them
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build
+	@$(BIN)/python -m twine check --strict dist/*
 
 inspector: $(if $(shell command -v npm),$(NODE_MODULES))  ## Build the inspector's page from its sources; needs node
 	@command -v npm >/dev/null || { echo "make inspector needs node and npm; the built page is in sgm/inspector/static"; exit 1; }
@@ -79,6 +96,11 @@ clean:  ## Remove the virtual environment and caches
 
 $(BIN)/python:
 	@$(PYTHON) -m venv $(VENV)
+
+$(VENV)/core.stamp: pyproject.toml | $(BIN)/python
+	@echo "installing into $(VENV) (once)"
+	@$(PIP) install -e '.[test]'
+	@touch $@
 
 $(VENV)/run.stamp: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing into $(VENV) (once)"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from .distributed import cleanup, collect
     from .navigation import Evaluation, Navigator, evaluate
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "Attributes",

@@ -13,10 +13,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
+def pages() -> list[Path]:
+    """README and the pages of the site that are written by hand."""
+    written = [path for path in sorted((ROOT / "docs").rglob("*.md")) if "generated" not in path.parts]
+    return [ROOT / "README.md", *written]
+
+
 def examples() -> list:
     found = []
-    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
-        blocks = re.findall(r"<!-- test -->\n```python\n(.*?)```", page.read_text(), re.DOTALL)
+    for page in pages():
+        blocks = re.findall(r"<!-- test -->\n```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
         found += [pytest.param(block, id=f"{page.name}-{number}") for number, block in enumerate(blocks)]
     return found
 
@@ -95,6 +101,67 @@ def test_every_file_that_readme_shows_exists():
     links = re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text())
     assert links
     assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def links(path: Path) -> list[tuple[str, str]]:
+    """Text and target of every link and image of a page, those in code left out."""
+    text = re.sub(r"```.*?```|`[^`]*`(?!\])", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    return re.findall(r"(!?\[[^\]]*\])\(([^)\s]+)\)", text)
+
+
+def headings(path: Path) -> set[str]:
+    """Where links may lead on a page: its headings, as code hosts and MyST spell them."""
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).strip().replace(" ", "-") for title in titles}
+
+
+REPOSITORY = [ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING", "CODE_OF_CONDUCT", "SECURITY")]
+
+
+@pytest.mark.parametrize("page", [*pages(), *REPOSITORY], ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_every_link_of_a_page_leads_somewhere_and_every_image_has_a_text(page):
+    for text, target in links(page):
+        assert not text.startswith("!") or len(text) > 8, f"{target} has no text"
+        if re.match(r"\w+:", target):
+            assert re.fullmatch(r"https://[\w.-]+\.[a-z]{2,}(/[\w./~#?=&%-]*)?", target), target
+            continue
+        place, _, anchor = target.partition("#")
+        file = (page.parent / place) if place else page
+        assert file.exists() or "generated" in place, target
+        if anchor and file.suffix == ".md":
+            assert anchor in headings(file), target
+
+
+def successes(folders: list[str]) -> set[str]:
+    """Every success rate with its interval in results, as pages print it: of one seed, and of all seeds together."""
+    from sgm.navigation import wilson
+
+    pooled: dict[tuple, list[int]] = {}
+    for folder in folders:
+        for path in sorted((ROOT / "results" / folder).rglob("*.json")):
+            for row in json.loads(path.read_text()).get("rows", []):
+                names = ("environment", "method", "phase", "cleanup_steps", "policy", "agent")
+                key = (path, *(str(row.get(name)) for name in names))
+                for group in (key, (*key, row.get("seed"))):
+                    counts = pooled.setdefault(group, [0, 0])
+                    counts[0] += row["successes"]
+                    counts[1] += row["episodes"]
+    found = set()
+    for reached, episodes in pooled.values():
+        low, high = wilson(reached, episodes)
+        found.add(f"{100 * reached / episodes:.1f} % [{100 * low:.1f}–{100 * high:.1f}]")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("page", "folders", "least"),
+    [("point", ["point"], 35), ("doom", ["doom", "doom-sptm"], 20), ("safety", ["safety", "safety-long"], 80)],
+)
+def test_the_success_rates_of_a_benchmarks_page_are_in_the_results(page, folders, least):
+    printed = re.findall(r"\d+\.\d % \[[\d.]+–[\d.]+\]", (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8"))
+    assert len(printed) >= least
+    assert set(printed) - successes(folders) == set()
 
 
 def test_every_promise_about_the_file_names_a_test_that_exists():

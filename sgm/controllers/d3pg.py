@@ -188,7 +188,7 @@ class D3PG:
         return Actor(self.networks)
 
     def distance(self, aggregate: str = "max") -> DistributionalDistance:
-        """The distance as it is now, `aggregate`d over the ensemble by "max" or "mean"."""
+        """The distance as it is now; `aggregate` says how the ensemble is combined: "max" or "mean"."""
         return DistributionalDistance(self.networks, aggregate)
 
     @torch.no_grad()

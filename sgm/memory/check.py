@@ -205,7 +205,7 @@ def _check_trees(connection: sqlite3.Connection, version: int, findings: _Findin
     known = [entry[1] for entry in expected if entry in found and entry[0] == "table"]
     lines = []
     if found == expected:
-        lines = _integrity(connection, "100")
+        lines = _integrity(connection)
         if not lines:
             return set(known)
     else:
@@ -233,14 +233,16 @@ def _odd(found: list[tuple[str, str, str]], expected: list[tuple[str, str, str]]
     return "; ".join(parts[:10])
 
 
-def _integrity(connection: sqlite3.Connection, argument: str) -> list[str]:
+def _integrity(connection: sqlite3.Connection, table: str | None = None) -> list[str]:
     """What SQLite finds wrong with the file, or with one table of it; nothing if it is sound."""
-    query = "SELECT integrity_check FROM pragma_integrity_check(?)"
+    # Without an argument it stops after 100 problems. SQLite 3.53 takes a number here for the name of a table.
+    query = "SELECT integrity_check FROM pragma_integrity_check" + ("" if table is None else "(?)")
+    given = () if table is None else (table,)
     try:
         # The first row has all that is wrong with the trees. To go on in a damaged tree might never end.
-        texts = connection.execute(f"{query} LIMIT 1", (argument,)).fetchall()
+        texts = connection.execute(f"{query} LIMIT 1", given).fetchall()
         if texts[0][0] != "ok" and not texts[0][0].startswith(_TREES):
-            texts = connection.execute(query, (argument,)).fetchall()
+            texts = connection.execute(query, given).fetchall()
     except (sqlite3.Error, UnicodeError) as error:
         return [str(error)]
     lines = [line.strip() for (text,) in texts for line in str(text).splitlines()]

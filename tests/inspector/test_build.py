@@ -1,4 +1,4 @@
-"""The built page: made from its sources, small, free of what it must not have, and in the wheel."""
+"""The built page: made from its sources, small, free of what it must not have. The wheel: test_release."""
 
 from __future__ import annotations
 
@@ -6,16 +6,9 @@ import gzip
 import re
 import shutil
 import subprocess
-import sys
-import venv
-from importlib import metadata
 from pathlib import Path
 
 import pytest
-from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
-
-from tests.inspector.browser import Page, copied
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "inspector"
@@ -67,57 +60,3 @@ def test_the_lock_file_names_no_registry():
     text = (SOURCES / "package-lock.json").read_text(encoding="utf-8")
     assert '"resolved"' not in text
     assert "http" not in re.sub(r'"url": "[^"]*"', "", text)
-
-
-def test_a_wheel_with_the_extra_inspect_opens_the_page_in_a_clean_environment(browser, tmp_path):
-    wheel = built_wheel(tmp_path / "wheel")
-    python = clean_python(tmp_path / "clean")
-    install = [python, "-m", "pip", "install", "-qq", "--no-index", "--disable-pip-version-check", f"{wheel}[inspect]"]
-    subprocess.run(install, check=True, timeout=300)
-    command = [python, "-I", "-m", "sgm", "inspect", str(copied("point", tmp_path)), "--no-browser", "--port", "0"]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            address = next(found.group() for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
-            page = Page(browser.new_page(), address).open("from=0&to=40")
-            assert page.text("#waypoints").startswith("0 →")
-            assert not page.faults
-            page.tab.close()
-        finally:
-            server.terminate()
-
-
-def built_wheel(folder: Path) -> Path:
-    """A wheel of the package as it is here."""
-    pytest.importorskip("hatchling", reason="hatchling is not installed: pip install hatchling")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=300)
-    return next(folder.glob("*.whl"))
-
-
-def clean_python(folder: Path) -> str:
-    """The Python of a new environment that has what sgm[inspect] needs and nothing else; nothing is downloaded."""
-    venv.create(folder, with_pip=True)
-    python = str(folder / "bin" / "python")
-    ask = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
-    packages = Path(subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip())
-    for name in needed():
-        files = metadata.distribution(name).files or []
-        for top in {file.parts[0] for file in files} - {"..", "__pycache__"}:
-            (packages / top).symlink_to(metadata.distribution(name).locate_file(top))
-    return python
-
-
-def needed() -> set[str]:
-    """Names of the packages that sgm[inspect] needs, and those that these need."""
-    tomllib = pytest.importorskip("tomllib", reason="pyproject.toml is read with tomllib, which Python 3.10 has not")
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    waiting = [Requirement(text) for text in declared["dependencies"] + declared["optional-dependencies"]["inspect"]]
-    found: set[str] = set()
-    while waiting:
-        name = canonicalize_name(waiting.pop().name)
-        if name in found:
-            continue
-        found.add(name)
-        more = [Requirement(text) for text in metadata.requires(name) or []]
-        waiting += [one for one in more if one.marker is None or one.marker.evaluate({"extra": ""})]
-    return found

@@ -36,11 +36,13 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
     units. An action is (2,) in [−1, 1], clipped; it moves the robot by 0.2 of itself. `info` has `success` and
     `position`, where the robot is: a robot that enters a teleport is shown where it entered, and is at the exit.
 
-    `reset(options=...)` accepts one of
-        `task_id`: 1 to 5, a number or (num_envs,) of them;
-        `cells`: (num_envs, 2, 2) rows and columns of start and goal cells, with the noise of the tasks;
-        `starts` and `goals`: (num_envs, 2) each, x and y, without noise. Without `goals`, the goals stay;
-    and `reset_mask`. With none of them it draws one of the five tasks.
+    `reset(options=...)` accepts `reset_mask` and one of:
+
+    - `task_id`: 1 to 5, a number or (num_envs,) of them;
+    - `cells`: (num_envs, 2, 2) rows and columns of start and goal cells, with the noise of the tasks;
+    - `starts` and `goals`: (num_envs, 2) each, x and y, without noise. Without `goals`, the goals stay.
+
+    With none of them it draws one of the five tasks.
 
     There is no autoreset: a robot that has finished stays where it is until it is reset.
     """

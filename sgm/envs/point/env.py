@@ -322,11 +322,13 @@ class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
     the goal is reached, which ends the episode. `info` has `success` (and `is_success`, the same), `position` ((2,)
     float64, cells) and, after a reset, `distance` (geodesic, from start to goal, cells).
 
-    `reset(options=...)` accepts at most one of
-        `difficulty`: the distance lies within 0.05 of this share of the maze's largest distance;
-        `min_distance`, `max_distance`: the distance in cells, ends included;
-        `uniform=True`: start and goal are anywhere;
-    and `start` and/or `goal`, (2,) in cells. With none of these it begins a training episode.
+    `reset(options=...)` accepts `start` and/or `goal`, (2,) in cells, and at most one of:
+
+    - `difficulty`: the distance lies within 0.05 of this share of the maze's largest distance;
+    - `min_distance`, `max_distance`: the distance in cells, ends included;
+    - `uniform=True`: start and goal are anywhere.
+
+    With none of these it begins a training episode.
 
     Through `gymnasium.make` an episode is limited by Gymnasium's own wrapper: 20 steps unless `max_episode_steps` says
     otherwise (−1: no limit). Constructed directly, it has no limit unless `max_episode_steps` sets one.
