@@ -14,7 +14,7 @@ from .record import Recorder, View
 from .rollout import Driver, Stream
 from .route import NearestPair, RankedGoals
 from .trace import Trace
-from .verify import Verification, record_doubts, remove_doubtful, verify, verify_edges
+from .verify import Verification, prune_doubtful, record_doubts, remove_doubtful, verify, verify_edges
 
 __all__ = [
     "ActiveGoals",
@@ -50,6 +50,7 @@ __all__ = [
     "dead_reckon",
     "evaluate",
     "paired_difference",
+    "prune_doubtful",
     "record_doubts",
     "remove_doubtful",
     "run_episodes",

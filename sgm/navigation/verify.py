@@ -205,7 +205,13 @@ def _sigmoid(values: Floats) -> Floats:
 
 
 def verify_edges(
-    memory: SparseGraphicalMemory, poses: ArrayLike, embeddings: ArrayLike, episodes: ArrayLike, **how: Any
+    memory: SparseGraphicalMemory,
+    poses: ArrayLike,
+    embeddings: ArrayLike,
+    episodes: ArrayLike,
+    *,
+    filtered: bool = True,
+    **how: Any,
 ) -> Verification:
     """`verify` for the edges of a memory that stand; pairs are the observations that its nodes keep, each pair once.
 
@@ -214,9 +220,10 @@ def verify_edges(
         poses: as for `verify`.
         embeddings: likewise.
         episodes: likewise.
+        filtered: only the edges that pass the k-nearest filter; False: all, as `prune_doubtful` needs them.
         how: the other settings of `verify`.
     """
-    edges, kept = memory.edges(), memory.nodes
+    edges, kept = memory.edges(filtered), memory.nodes
     ends = np.sort(np.stack([kept[edges.source], kept[edges.target]], axis=1), axis=1)
     return verify(np.unique(ends, axis=0), poses, embeddings, episodes, **how)
 
@@ -229,6 +236,16 @@ def remove_doubtful(memory: SparseGraphicalMemory, found: Verification, *, below
     edges, odds = memory.edges(), edge_posteriors(memory, found)
     with memory.group():
         return sum(memory.remove(int(edges.source[i]), int(edges.target[i])) for i in np.flatnonzero(odds < below))
+
+
+def prune_doubtful(memory: SparseGraphicalMemory, found: Verification, *, below: float = 0.5) -> SparseGraphicalMemory:
+    """A copy of a memory without the edges that are true with less than this probability: `memory.pruned`.
+
+    Unlike removed ones they make room: the next nearest successors of a node take their places among the k. `found` is
+    what `verify_edges(..., filtered=False)` gave.
+    """
+    edges, odds = memory.edges(filtered=False), edge_posteriors(memory, found, filtered=False)
+    return memory.pruned(edges.source[odds < below], edges.target[odds < below])
 
 
 def record_doubts(memory: SparseGraphicalMemory, found: Verification, *, tries: int = 4) -> int:
@@ -246,9 +263,9 @@ def record_doubts(memory: SparseGraphicalMemory, found: Verification, *, tries: 
     return int(times.sum())
 
 
-def edge_posteriors(memory: SparseGraphicalMemory, found: Verification) -> Floats:
-    """(edges,) posterior of each of `memory.edges()`; InputError if one was not verified."""
-    edges, kept = memory.edges(), memory.nodes
+def edge_posteriors(memory: SparseGraphicalMemory, found: Verification, filtered: bool = True) -> Floats:
+    """(edges,) posterior of each of `memory.edges(filtered)`; InputError if one was not verified."""
+    edges, kept = memory.edges(filtered), memory.nodes
     ends = np.sort(np.stack([kept[edges.source], kept[edges.target]], axis=1), axis=1)
     size = int(max(ends.max(initial=0), found.pairs.max(initial=0))) + 1
     keys, asked = found.pairs.min(axis=1) * size + found.pairs.max(axis=1), ends[:, 0] * size + ends[:, 1]

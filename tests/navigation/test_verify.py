@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.navigation import LinearMotion, dead_reckon, record_doubts, remove_doubtful, verify, verify_edges
+from sgm.navigation import (
+    LinearMotion,
+    dead_reckon,
+    prune_doubtful,
+    record_doubts,
+    remove_doubtful,
+    verify,
+    verify_edges,
+)
 
 SIZE, ROOMS, LENGTH = 12.0, 4, 120
 
@@ -200,6 +208,17 @@ def test_doubtful_edges_of_a_memory_are_removed_as_events(built, tmp_path):
         assert set(live.events().kind) == {"removed"} and len(live.events().kind) == removed
     again = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", memory.distance)
     assert len(again.removed().source) == removed and again.restore() == removed
+
+
+def test_doubtful_edges_that_are_pruned_make_room_for_others(built):
+    world, memory, found = built
+    with pytest.raises(sgm.InputError, match="does not know every edge"):
+        prune_doubtful(memory, found)  # it is of those that pass the filter
+    how = {"drift": 0.1, "filtered": False}
+    pruned = prune_doubtful(memory, verify_edges(memory, world.odometry, world.embeddings, world.episodes, **how))
+    assert false_share(world, pruned) < 0.35 * false_share(world, memory)
+    edges, before = ({*zip(*each.edges()[:2], strict=True)} for each in (pruned, memory))
+    assert edges - before and before - edges
 
 
 def test_doubts_can_count_as_evidence_instead(built):
