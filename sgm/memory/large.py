@@ -77,7 +77,8 @@ class LargeGraph:
         edges = edges[graph.in_filter()[edges]]
         source, target = self._ends(edges)
         keys = source * graph.nodes + target
-        self._take_out(*np.divmod(old[~np.isin(old, keys)], graph.nodes))
+        stays, _ = _places(np.sort(keys), old)
+        self._take_out(*np.divmod(old[~stays], graph.nodes))
         known, place = _places(old, keys)
         before = np.full((2, len(keys)), np.inf)
         before[:, known] = was[0][place[known]], was[1][place[known]]
