@@ -11,15 +11,29 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "module", ["memory", "files", "scale", "planning", "d3pg", "navigation", "safety", "distances", "distributed"]
+    "module",
+    [
+        "memory",
+        "files",
+        "scale",
+        "planning",
+        "d3pg",
+        "navigation",
+        "safety",
+        "distances",
+        "distributed",
+        "verification",
+    ],
 )
 def test_a_benchmark_runs_with_small_sizes_and_says_what_made_it(module, tmp_path):
     if module not in ("memory", "files", "scale", "planning"):
         pytest.importorskip("torch")
     if module in ("files", "scale") and not (Path(__file__).parents[1] / ".git").exists():
         pytest.skip("compares with another commit")
-    if module == "safety":
+    if module in ("safety", "verification"):
         pytest.importorskip("mujoco")
+    if module == "verification":
+        pytest.importorskip("vizdoom")
     if module == "distances":
         pytest.importorskip("ogbench")
     command = [sys.executable, "-m", f"speed.{module}", "--quick", "--out", str(tmp_path)]
