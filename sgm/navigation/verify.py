@@ -31,7 +31,9 @@ from .surroundings import Ints, Overlap, Similarity, Surroundings
 
 _ROUNDS = 4  # of layout and belief in turn
 _BEGIN = 0.8  # belief in every pair at the beginning
-_MOST = {"surroundings": 6.0, "heading": 3.0, "place": 3.0}  # what a view may say at most, as log odds
+# What a view may say at most, as log odds. Places say the more, the better own motion is: 3 / √drift, up to 6.
+_MOST = {"surroundings": 6.0, "heading": 3.0, "place": 3.0}
+_MOST_OF_PLACE = 6.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +130,7 @@ def _judge(view: Surroundings, rows: Ints, proven: NDArray[np.bool_], drift: flo
         for _ in range(_ROUNDS):
             heading, place, anywhere = layout.residuals(belief)
             turned, facts["heading"] = _of_heading(heading, belief, view.overlap.angle)
-            apart, facts["place"] = _of_place(place, belief, near, anywhere)
+            apart, facts["place"] = _of_place(place, belief, near, anywhere, drift)
             for _ in range(10):
                 looks, line = _of_surroundings(alike, belief)
                 score = looks + turned + apart
@@ -169,14 +171,15 @@ def _of_heading(off: Floats, belief: Floats, angle: float) -> tuple[Floats, floa
     return np.clip(np.where(known, ratio, 0.0), -_MOST["heading"], _MOST["heading"]), spread
 
 
-def _of_place(off: Floats, belief: Floats, near: float, anywhere: float) -> tuple[Floats, float]:
+def _of_place(off: Floats, belief: Floats, near: float, anywhere: float, drift: float) -> tuple[Floats, float]:
     """Log odds of distance in the layout: places of true pairs against any two places; and the spread of the first."""
     known = np.isfinite(off)
     spread = max(near / 4, _median(off[known], belief[known]) / 1.177)
     if not spread < 0.9 * anywhere < np.inf:
         return np.zeros(len(off)), spread
     ratio = 2 * np.log(anywhere / spread) - np.square(off) / 2 * (spread**-2 - anywhere**-2)
-    return np.clip(np.where(known, ratio, 0.0), -_MOST["place"], _MOST["place"]), spread
+    most = min(_MOST_OF_PLACE, _MOST["place"] / np.sqrt(drift))
+    return np.clip(np.where(known, ratio, 0.0), -most, most), spread
 
 
 def _median(values: Floats, weights: Floats) -> float:
