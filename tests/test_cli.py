@@ -36,7 +36,9 @@ def test_info_shows_what_stats_says_and_where_it_came_from(saved, capsys):
     assert shown["nodes"].strip() == str(len(memory))
     assert shown["removed edges"].strip() == "1"
     assert "tau_a=5.0" in shown["settings"]
-    for name, value in memory.stats().rows():
+    loaded = sgm.SparseGraphicalMemory.load(path, None)  # one that grew holds room for more edges, so more bytes
+    assert {name for name, value in loaded.stats().rows() if (name, value) not in memory.stats().rows()} <= {"bytes"}
+    for name, value in loaded.stats().rows():
         assert shown[name].strip() == value
     assert main(["info", "--json", str(path)]) == 0
     facts = json.loads(capsys.readouterr().out)

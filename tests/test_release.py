@@ -11,6 +11,7 @@ import sys
 import tarfile
 import venv
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
@@ -111,7 +112,13 @@ def test_a_wheel_in_a_clean_environment_runs_the_demo_and_opens_the_page(wheel, 
     assert done.returncode == 0 and (tmp_path / "demo" / "plan.png").exists(), done.stderr
 
     command = [python, "-I", "-m", "sgm", "inspect", str(copied("point", tmp_path)), "--no-browser", "--port", "0"]
-    with chromium() as browser, subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as server:
+    with ThreadPoolExecutor(1) as thread:  # Playwright takes one browser a thread, and other tests may have theirs here
+        thread.submit(check_page, command, tmp_path).result()
+
+
+def check_page(command: list[str], folder: Path) -> None:
+    """Start the inspector and look at a plan on its page."""
+    with chromium() as browser, subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
             address = next(found.group() for line in server.stdout if (found := re.search(r"http://[\d.]+:\d+", line)))
