@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+
+# A shell without job control starts what it puts into the background deaf to Ctrl-C, which some tests send to programs.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Two test processes share two cores; numerical libraries that each want both only get in each other's way.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
