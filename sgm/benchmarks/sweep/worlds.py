@@ -278,6 +278,16 @@ class SafetyWorld(World):
                     np.save(file, values[order])
         return np.load(frames, mmap_mode="r"), np.load(odometry)
 
+    def embedded(self, distance: sgm.Distance) -> NDArray[np.float32]:
+        """(n, e) embeddings of `explored`, which all sizes of a seed share."""
+        path = self.inner.folder / "embeddings.npy"
+        if not path.exists():
+            frames = self.explored()[0]
+            found = np.concatenate([distance.embed(frames[low : low + 500]) for low in range(0, len(frames), 500)])
+            with writing(path) as file:
+                np.save(file, found)
+        return np.asarray(np.load(path))
+
     def order(self, total: int) -> NDArray[np.int64]:
         """(n,) which observation of the exploration each one of `explored` is; of one size all seeds have their own."""
         return np.random.default_rng(self.inner.seed_for(Purpose.BUFFER)).permutation(total)
@@ -317,15 +327,14 @@ class SafetyWorld(World):
 
     def verified(self, choice: sgm.ThresholdChoice) -> sgm.SparseGraphicalMemory:
         """A memory without the edges that own motion speaks against: longer ones take their places among the k."""
-        frames, odometry = self.explored()
-        order = self.order(len(frames))
-        in_time, distance = np.argsort(order), choice.memory.distance
-        seen = np.concatenate([distance.embed(frames[low : low + 500]) for low in range(0, len(frames), 500)])[in_time]
-        episodes = np.arange(len(frames)) // (self.outer.settings.rollout_steps + 1)
+        odometry, seen = self.explored()[1], self.embedded(choice.memory.distance)
+        order = self.order(len(seen))
+        in_time = np.argsort(order)
+        episodes = np.arange(len(seen)) // (self.outer.settings.rollout_steps + 1)
         edges, rows = choice.memory.edges(filtered=False), order[choice.stream]
         pairs = np.stack([rows[edges.source], rows[edges.target]], axis=1)
         reach = round(choice.memory.settings.max_dist)
-        found = verify(pairs, odometry[in_time, :3], seen, episodes, reach=reach, drift=DRIFT)
+        found = verify(pairs, odometry[in_time, :3], seen[in_time], episodes, reach=reach, drift=DRIFT)
         doubtful = found.posterior < 0.5
         self.outer.say(f"{found!r}, which are left out")
         return choice.memory.pruned(edges.source[doubtful], edges.target[doubtful])
