@@ -230,6 +230,11 @@ class Benchmark:
         policies = {"policies"} if self.policies else set()
         return {*self.axes.values(), "methods", "backend", *policies, *self.may_differ}
 
+    @property
+    def earlier(self) -> dict[str, Any]:
+        """What runs of earlier versions did that settings can say now."""
+        return {"workers": 1, **self.added}
+
     def found(self, rows: Sequence[Row]) -> dict[str, Any]:
         """Settings that say which pieces, methods and policies there are rows of."""
         axes = {field: sorted({row[axis] for row in rows}) for axis, field in self.axes.items()}

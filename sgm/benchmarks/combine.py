@@ -64,9 +64,9 @@ def _benchmark(runs: Sequence[RunFolder]) -> Benchmark:
 def _settings(benchmark: Benchmark, runs: Sequence[RunFolder]) -> dict[str, Any]:
     """Those that all have; InputError if any differs that decides a result."""
     free = {*benchmark.free_settings, *_SCHEDULE}
-    first = {**benchmark.added, **runs[0].settings}
+    first = _given(benchmark, runs[0])
     for run in runs[1:]:
-        other = {**benchmark.added, **run.settings}
+        other = _given(benchmark, run)
         unlike = [name for name in {**first, **other} if name not in free and first.get(name) != other.get(name)]
         if unlike:
             raise sgm.InputError(
@@ -77,6 +77,14 @@ def _settings(benchmark: Benchmark, runs: Sequence[RunFolder]) -> dict[str, Any]
     longest = {"cleanup_steps": max(schedules["cleanup_steps"], default=0)}
     stages = sorted({step for steps in schedules["checkpoints"] for step in steps})
     return {**first, **longest, "checkpoints": stages}
+
+
+def _given(benchmark: Benchmark, run: RunFolder) -> dict[str, Any]:
+    """The settings of a run, with what runs of earlier versions did where they had no such setting."""
+    settings = dict(run.settings)
+    if settings.get("workers", 1) is None:  # in version 0.1.0 the processes that simulate, now --simulators
+        del settings["workers"]
+    return {**benchmark.earlier, **settings}
 
 
 def _rows(benchmark: Benchmark, runs: Sequence[RunFolder]) -> list[Row]:

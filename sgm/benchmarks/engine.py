@@ -65,8 +65,7 @@ class Run:
         constants = {"agent": dict(benchmark.agent_settings)} if benchmark.agent_settings else {}
         kept = {**dataclasses.asdict(settings), **constants}
         kept = {name: value for name, value in kept.items() if name not in benchmark.free_settings}
-        added = {"workers": 1, **benchmark.added}
-        claim_folder(out, kept, self._states(), benchmark.held, resume=resume, defaults=added)
+        claim_folder(out, kept, self._states(), benchmark.held, resume=resume, defaults=benchmark.earlier)
 
     def run(self) -> Path:
         """Do what is not done yet; returns the path of the report."""

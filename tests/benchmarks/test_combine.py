@@ -83,6 +83,17 @@ def test_settings_that_decide_results_must_agree(parts, tmp_path):
         combine([parts[0], other], tmp_path / "all")
 
 
+@pytest.mark.parametrize("earlier", [{}, {"workers": None}])
+def test_runs_of_earlier_versions_had_one_worker(parts, tmp_path, earlier):
+    old = written(tmp_path / "old", [row("both", 0, 9, seed=5)], earlier)
+    new = written(tmp_path / "new", [row("both", 0, 9, seed=6)], {"workers": 1})
+    combine([old, new], tmp_path / "all")
+    assert RunFolder.read(tmp_path / "all").settings["workers"] == 1
+    two = written(tmp_path / "two", [row("both", 0, 9, seed=7)], {"workers": 2})
+    with pytest.raises(sgm.InputError, match="differ in workers"):
+        combine([old, two], tmp_path / "more")
+
+
 def test_results_of_two_benchmarks_are_refused(parts, tmp_path):
     other = written(tmp_path / "other", [], benchmark="safety")
     with pytest.raises(sgm.InputError, match="results of sweep, safety: expected one benchmark"):
