@@ -60,14 +60,14 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"sgm {sgm.__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    demo = commands.add_parser("demo", help="a first look: build, plan, cut edges, replan, draw; a few seconds")
+    demo = commands.add_parser("demo", help="build a memory, plan, remove false edges, plan again, draw; a few seconds")
     demo.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
     demo.add_argument(
         "--seed", type=_seed, default=0, metavar="SEED", help="which observations are made (default: %(default)s)"
     )
     demo.set_defaults(run=_demo)
 
-    run = commands.add_parser("run", help="a benchmark, from training to the report")
+    run = commands.add_parser("run", help="run a benchmark, from training to the report")
     if "run" in given[:1]:
         _add_benchmarks(run)
 
@@ -77,10 +77,10 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
     _add_inspect(commands)
 
-    table = commands.add_parser("table", help="a table of the paper, ours beside the paper's")
+    table = commands.add_parser("table", help="print a table of the paper together with our results")
     _add_table(table)
 
-    combine = commands.add_parser("combine", help="results of several run folders of one benchmark as one")
+    combine = commands.add_parser("combine", help="combine the results of several run folders of one benchmark")
     _add_combine(combine)
 
     _add_files(commands)
@@ -96,33 +96,33 @@ def _seed(text: str) -> int:
 
 def _add_files(commands: Any) -> None:
     """The commands about memory files."""
-    info = commands.add_parser("info", help="what a memory file holds, and what in it to look at")
-    info.add_argument("file", type=Path, help="a memory file; somebody may be writing it")
+    info = commands.add_parser("info", help="print the contents of a memory file, and warnings")
+    info.add_argument("file", type=Path, help="a memory file; it may be open for writing in another process")
     info.add_argument("--json", action="store_true", help="as JSON instead of a table")
     info.set_defaults(run=_info)
 
-    check = commands.add_parser("check", help="whether a memory file is whole, and what is wrong with it")
+    check = commands.add_parser("check", help="check whether a memory file is intact, and list errors")
     check.description = (
-        "Read every row of a memory file and say what is wrong. Exit code 0: the file is whole; 1: it is not. The file "
-        "is not changed, and somebody may be writing it."
+        "Read every row of a memory file and list all errors. Exit code 0: the file is intact; 1: it is not. The file "
+        "is not changed, and another process may be writing it."
     )
     check.add_argument("file", type=Path, help="a memory file")
     check.set_defaults(run=_check)
 
-    copy = commands.add_parser("copy", help="copy a memory file, also while it is being written")
+    copy = commands.add_parser("copy", help="copy a memory file, even while it is being written")
     copy.description = (
-        "A consistent copy of a memory file by SQLite's backup: what cp makes of a memory that is being written misses "
-        "its write-ahead log. The copy appears complete or not at all."
+        "Make a consistent copy of a memory file with SQLite's backup. A copy made with cp misses the write-ahead log "
+        "of a memory that is being written. The copy appears complete or not at all."
     )
     copy.add_argument("file", type=Path, help="a memory file")
     copy.add_argument("to", type=Path, help="the copy")
-    copy.add_argument("--force", action="store_true", help="replace a file that is there")
+    copy.add_argument("--force", action="store_true", help="replace an existing file")
     copy.set_defaults(run=_copy)
 
-    repair = commands.add_parser("repair", help="save what can be saved of a damaged memory file")
+    repair = commands.add_parser("repair", help="recover a damaged memory file")
     repair.description = (
-        "Write what can still be read of a damaged memory file to a new one, and say what was lost. The damaged file "
-        "is not changed."
+        "Write everything that can be read from a damaged memory file to a new one, and report what was lost. The "
+        "damaged file is not changed."
     )
     repair.add_argument("file", type=Path, help="a damaged memory file")
     repair.add_argument("--out", type=Path, required=True, metavar="NEW", help="the file to write")
@@ -138,27 +138,24 @@ def _add_files(commands: Any) -> None:
         "NAME.nodes.csv (default: %(default)s)",
     )
     export.add_argument("--out", type=Path, help="file to write (default: the memory file's name, other ending)")
-    export.add_argument("--unfiltered", action="store_true", help="the graph as before the k-nearest filter")
+    export.add_argument("--unfiltered", action="store_true", help="export the graph before the k-nearest filter")
     export.set_defaults(run=_export)
 
 
-_INSPECT = """Open a page in the browser that shows a memory: the map, plans, why a plan is not shorter, which
-edges are suspicious, what happened when. The page is served on this machine alone and only reads
-the file, which may be written meanwhile. Ctrl-C ends it.
+_INSPECT = """Open a page in the browser that shows a memory: its map, plans, why a plan is not shorter,
+suspicious edges, and its history. The page is served on this machine only. It only reads the file,
+which another process may be writing. Ctrl-C stops it.
 
-What to give: a memory file (FILE.sgm); the folder of an agent (agent.save, sgm fit), which has its
-memory.sgm; or the folder of a run (sgm run), of whose memories the first sparse one is taken and
-the others are listed.
+The argument is a memory file (FILE.sgm), the folder of an agent (agent.save, sgm fit), or the
+folder of a run (sgm run). For a run, the first sparse memory is shown and the others are listed.
 
-An address may say what to show: http://127.0.0.1:8460/#from=3&to=70 is the plan from node 3 to
+The address may select a view: http://127.0.0.1:8460/#from=3&to=70 shows the plan from node 3 to
 node 70."""
 
 
 def _add_inspect(commands: Any) -> None:
     """The command that opens the inspector."""
-    inspect = commands.add_parser(
-        "inspect", help="a page that shows what a memory will do, why, and which edges are wrong"
-    )
+    inspect = commands.add_parser("inspect", help="look at a memory in the browser: map, plans, suspicious edges")
     inspect.formatter_class = argparse.RawDescriptionHelpFormatter
     inspect.description = _INSPECT
     add = inspect.add_argument
@@ -168,22 +165,26 @@ def _add_inspect(commands: Any) -> None:
         type=Path,
         nargs="?",
         metavar="SECOND",
-        help="a memory of the same stream: which edges are other in it",
+        help="a second memory of the same observations, to compare with",
     )
     add(
         "--port",
         type=int,
         metavar="N",
-        help="where to listen; 0: any port that is free (default: 8460, or any if it is taken)",
+        help="port to listen on; 0: any free port (default: 8460, or any free port if it is taken)",
     )
     add(
         "--host",
         default="127.0.0.1",
         metavar="H",
-        help="the address to listen at. Others than %(default)s, the default, let other machines look",
+        help="address to listen on; any other than %(default)s, the default, gives other machines access",
     )
     add("--no-browser", action="store_true", help="only print the address")
-    add("--write", action="store_true", help="let the page remove and restore edges; each time is an event in the file")
+    add(
+        "--write",
+        action="store_true",
+        help="allow the page to remove and restore edges; each change is an event in the file",
+    )
     inspect.set_defaults(run=_inspect)
 
 
@@ -233,7 +234,7 @@ def _run(options: argparse.Namespace) -> None:
 def _add_table(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Assemble a table of the paper from run folders: 1 main results, 2 ViZDoom by level, 3 merging criteria in "
-        "SafetyGym, 4 time per action. What no folder holds is a dash, with the command that makes it."
+        "SafetyGym, 4 time per action. Missing results are shown as a dash, with the command that produces them."
     )
     add = parser.add_argument
     add("number", nargs="?", type=int, choices=[1, 2, 3, 4], help="which one (default: all)")
@@ -243,7 +244,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FOLDER",
         help="folders to search for results.json, at any depth; the "
-        "first that has a result gives it (default: runs if it has any, otherwise results)",
+        "first one with a result is used (default: runs if it has any, otherwise results)",
     )
     add("--markdown", action="store_true", help="as Markdown instead of columns")
     add(
@@ -269,13 +270,13 @@ def _table(options: argparse.Namespace) -> None:
 
 def _add_combine(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Put the rows of several run folders of one benchmark together, for example seeds that were run on different "
-        "machines, and write results.json, the figures and the report of all of them. Only settings that say which "
-        "part was run may differ. A row that is there more than once must have the same outcome. The results say "
-        "what made each part."
+        "Combine the rows of several run folders of one benchmark, for example seeds that were run on different "
+        "machines, and write results.json, the figures and the report. Only settings that select a part of the "
+        "benchmark may differ. A row that occurs more than once must have the same outcome everywhere. The results "
+        "list the command of each part."
     )
     parser.add_argument("folders", type=Path, nargs="+", metavar="FOLDER", help="a folder with results.json")
-    parser.add_argument("--out", type=Path, required=True, help="folder to write to; it may be one of the others")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write to; may be one of the input folders")
     parser.set_defaults(run=_combine)
 
 

@@ -1,26 +1,30 @@
-"""Progress bars that cost nothing where nobody looks, and that never wait for another process."""
+"""Progress bars that cost nothing when not shown, and that never wait for another process."""
 
 from __future__ import annotations
 
+import functools
 import threading
 from typing import Any
 
-from tqdm import tqdm
 
-
-class _Bar(tqdm):
-    """A bar with a lock of this process alone.
+@functools.cache
+def _bar() -> Any:
+    """The class of tqdm's bars, with a lock of this process alone.
 
     tqdm's own lock is shared by all processes forked from one parent, and taken even for a bar that is not shown: a
     process killed while it holds the lock would stop all the others.
     """
+    from tqdm import tqdm  # only here: a program that shows no bar does not import it
 
+    class Bar(tqdm):
+        pass
 
-_Bar.set_lock(threading.RLock())
+    Bar.set_lock(threading.RLock())
+    return Bar
 
 
 class _Silent:
-    """What a bar is where nobody looks."""
+    """Stands in for a bar that is not shown."""
 
     def __enter__(self) -> _Silent:
         return self
@@ -34,4 +38,4 @@ class _Silent:
 
 def progress_bar(*, shown: bool, **options: Any) -> Any:
     """A tqdm bar with these options, or something that takes the same calls and does nothing."""
-    return _Bar(**options) if shown else _Silent()
+    return _bar()(**options) if shown else _Silent()

@@ -203,6 +203,13 @@ def test_an_issue_form_asks_for_something(path):
     form = read_yaml(path)
     assert {"name", "description", "body"} <= form.keys()
     fields = [part for part in form["body"] if part["type"] != "markdown"]
+    # What GitHub accepts; a form that breaks one of these rules is not shown.
+    assert form.keys() <= {"name", "description", "title", "labels", "assignees", "projects", "type", "body"}
+    assert {part["type"] for part in form["body"]} <= {"markdown", "textarea", "input", "dropdown", "checkboxes"}
+    assert all(re.fullmatch(r"[\w-]+", part["id"]) for part in fields)
+    known = {"label", "description", "placeholder", "value", "render", "options", "multiple", "default"}
+    assert all(part["attributes"].keys() <= known for part in fields)
+    assert all(part["type"] == "textarea" for part in fields if "render" in part["attributes"])
     assert len({part["id"] for part in fields}) == len(fields) > 0
     assert all(part["attributes"]["label"] for part in fields)
 

@@ -115,6 +115,13 @@ def test_every_image_has_a_text(pages):
     assert not bare
 
 
+def test_markdown_files_that_pages_link_to_are_rendered(site):
+    policy = (site / "files" / "SECURITY.md.html").read_text(encoding="utf-8")
+    assert "<h2>" in policy and "## " not in policy
+    figures = (site / "files" / "results" / "memory" / "bench.md.html").read_text(encoding="utf-8")
+    assert '<table class="docutils">' in figures and "|---" not in figures
+
+
 def test_formulas_are_drawn_by_the_browser_itself(site):
     text = (site / "explanation" / "method.html").read_text(encoding="utf-8")
     assert text.count("<math") > 10 and "$$" not in text

@@ -1,7 +1,7 @@
 """Links from pages to other files of the repository.
 
 Pages link to results, examples and sources as they do on a code host: `[figures](../results/point/results.json)`. On
-the site Python and Markdown files become pages with their text, folders become lists, and other files are copied.
+the site Markdown and Python files become pages, folders become lists, and other files are copied.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import html
 import os
 import posixpath
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from docutils import nodes
+from markdown_it import MarkdownIt
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import get_lexer_for_filename
@@ -72,8 +74,23 @@ def shown(path: Path) -> str:
         names = [entry.name + "/" * entry.is_dir() for entry in sorted(path.iterdir())]
         return "<ul>" + "".join(f"<li><code>{html.escape(name)}</code></li>" for name in names) + "</ul>"
     text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return rendered(text)
     lexer = get_lexer_for_filename(path.name)
     return f'<div class="highlight">{highlight(text, lexer, HtmlFormatter(nowrap=False))}</div>'
+
+
+def rendered(text: str) -> str:
+    """A Markdown file as HTML. Links to other files of the repository, and images, are left out."""
+    page = (
+        MarkdownIt("commonmark", {"html": False})
+        .enable("table")
+        .render(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL))
+    )
+    page = re.sub(r"<img[^>]*>", "", page)
+    page = re.sub(r'<a href="(?!https://)[^"]*">(.*?)</a>', r"\1", page)
+    page = page.replace("<table>", '<div class="table-wrapper"><table class="docutils">')
+    return page.replace("</table>", "</table></div>")
 
 
 def wanted(app: Sphinx) -> set[Path]:
@@ -87,7 +104,9 @@ def pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     for path in sorted(wanted(app)):
         if path.is_dir() or path.suffix in AS_PAGES:
             name = path.relative_to(ROOT).as_posix()
-            body = f"<h1><code>{html.escape(name)}</code></h1>{shown(path)}"
+            title = f"<code>{html.escape(name)}</code>"
+            text = shown(path)
+            body = (f"<p>{title}</p>" if "<h1>" in text else f"<h1>{title}</h1>") + text
             yield address(path).removesuffix(".html"), {"title": name, "body": body}, "page.html"
 
 

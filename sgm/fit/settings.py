@@ -21,7 +21,7 @@ _ENV = "environment: a Gymnasium id (PointMaze_Large-v3 or module:ID), or ogbenc
 class FitSettings:
     """What `sgm fit` does with a source."""
 
-    seed: int = option(0, "of everything random", least=0, metavar="N")
+    seed: int = option(0, "seed of all random numbers", least=0, metavar="N")
     steps: int = count(40_000, "gym: environment steps to collect, with random actions", RUN)
     hold: int | None = count(
         None, "gym: steps for which a random action is held (default: 10 for continuous actions, 1 otherwise)", RUN
@@ -39,7 +39,7 @@ class FitSettings:
     dataset_dir: str | None = option(
         None, "ogbench: folder of the official files (default: where the ogbench package puts them)", metavar="FOLDER"
     )
-    size: int | None = count(None, "images: resize to N × N pixels (default: as they are)", RUN)
+    size: int | None = count(None, "images: resize to N × N pixels (default: original size)", RUN)
     every: int = count(1, "images: keep every N-th image", RUN)
     distance: str = option("auto", "which distance is learned", TRAINING, choices=DISTANCES)
     iterations: int | None = count(
@@ -85,12 +85,12 @@ class CleanupSettings:
 
     env: str = option("", _ENV, metavar="ID")
     env_arg: tuple[str, ...] = option((), _ENV_ARG, metavar="NAME=VALUE")
-    steps: int = count(50_000, "environment steps in all; more than are done: it goes on", RUN)
+    steps: int = count(50_000, "total number of environment steps; a larger number continues an earlier cleanup", RUN)
     goals: str = option(
-        "random", "where robots are sent: any node, or behind doubtful edges", choices=("random", "active")
+        "random", "how goals are chosen: random nodes, or nodes behind uncertain edges", choices=("random", "active")
     )
     episode_steps: int = count(500, "steps after which a robot gets another goal", RUN)
-    envs: int = count(20, "environments that are stepped at once, by all workers together", RUN)
+    envs: int = count(20, "environments stepped at once, by all workers together", RUN)
     seed: int = option(0, "of starts and goals", least=0, metavar="N")
     workers: int = count(1, "workers that clean up, each with its share of the environments; 1: this process", RUN)
     backend: str = option("multiprocessing", _BACKEND, choices=BACKENDS)

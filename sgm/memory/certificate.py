@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import dijkstra
 
 from sgm.errors import InputError
 
 from .arrays import Bools, Ints
 from .criteria import within
+from .csgraph import dijkstra
 from .distance import Distance, Floats, between
 from .graph import Graph
 from .nodes import Nodes

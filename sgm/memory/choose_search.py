@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import dijkstra
 
 from sgm.progress import progress_bar
 
@@ -16,6 +15,7 @@ from .arrays import Bools, Ints
 from .build import Builder
 from .choose_measures import Rows, measure_distance, measure_reach
 from .consolidate import rebuilt
+from .csgraph import dijkstra
 from .distance import Distance, far_of, paired
 from .events import EventLog
 from .given import Given

@@ -8,7 +8,6 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
-from xml.sax.saxutils import quoteattr
 
 import numpy as np
 from numpy.typing import NDArray
@@ -80,6 +79,8 @@ def left_out(memory: SparseGraphicalMemory) -> list[str]:
 
 def to_graphml(memory: SparseGraphicalMemory, path: Path, filtered: bool) -> None:
     """Write GraphML."""
+    from xml.sax.saxutils import quoteattr  # only here: it imports urllib and http
+
     columns = node_columns(memory)
     with _new_text(path) as file:
         file.write('<?xml version="1.0" encoding="UTF-8"?>\n')

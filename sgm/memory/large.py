@@ -7,9 +7,9 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import reverse_cuthill_mckee
 
 from .arrays import Bools, Ints
+from .csgraph import reverse_cuthill_mckee
 from .graph import Graph
 from .searches import Prices, Rows, Searches, with_room
 

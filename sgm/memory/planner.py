@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, connected_components, dijkstra
 
 from sgm.errors import InputError, NoPath
 
 from .arrays import Bools, Ints
 from .compiled import kernels
+from .csgraph import breadth_first_order, connected_components, dijkstra
 from .graph import Graph
 from .large import MODES, LargeGraph
 from .policies import CleanupPolicy, Evidence

@@ -1,0 +1,33 @@
+"""SciPy's graph searches, imported at their first use: importing `scipy.sparse.csgraph` takes as long as all of sgm."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def dijkstra(*args: Any, **options: Any) -> Any:
+    """`scipy.sparse.csgraph.dijkstra`."""
+    from scipy.sparse.csgraph import dijkstra as search
+
+    return search(*args, **options)
+
+
+def breadth_first_order(*args: Any, **options: Any) -> Any:
+    """`scipy.sparse.csgraph.breadth_first_order`."""
+    from scipy.sparse.csgraph import breadth_first_order as search
+
+    return search(*args, **options)
+
+
+def connected_components(*args: Any, **options: Any) -> Any:
+    """`scipy.sparse.csgraph.connected_components`."""
+    from scipy.sparse.csgraph import connected_components as search
+
+    return search(*args, **options)
+
+
+def reverse_cuthill_mckee(*args: Any, **options: Any) -> Any:
+    """`scipy.sparse.csgraph.reverse_cuthill_mckee`."""
+    from scipy.sparse.csgraph import reverse_cuthill_mckee as order
+
+    return order(*args, **options)
