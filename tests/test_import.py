@@ -10,9 +10,10 @@ PROBE = """
 import sys, time, json
 begin = time.process_time()
 import numpy, scipy.sparse
+before = set(sys.modules)
 middle = time.process_time()
 import sgm
-print(json.dumps([middle - begin, time.process_time() - middle, sorted(sys.modules)]))
+print(json.dumps([middle - begin, time.process_time() - middle, sorted(set(sys.modules) - before)]))
 """
 HEAVY = ["torch", "matplotlib", "networkx", "vizdoom", "mujoco", "gymnasium", "ray", "stable_baselines3", "numba"]
 # What only some calls need, and what takes a while to import.
@@ -20,7 +21,7 @@ LATER = ["tqdm", "scipy.sparse.csgraph", "scipy.linalg", "scipy.spatial", "urlli
 
 
 def probe() -> tuple[float, float, list[str]]:
-    """Processor seconds that NumPy and SciPy's sparse arrays take, then sgm, in a new process; and all modules."""
+    """Processor seconds of NumPy and SciPy's sparse arrays, and of sgm, in a new process; the modules that sgm adds."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
     needed, own, modules = json.loads(done.stdout)
     return needed, own, modules

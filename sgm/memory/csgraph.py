@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+NO_NODE = -9999  # SciPy's predecessor of a node that cannot be reached
+
 
 def dijkstra(*args: Any, **options: Any) -> Any:
-    """`scipy.sparse.csgraph.dijkstra`."""
+    """`scipy.sparse.csgraph.dijkstra`; a node at infinite cost has no predecessor."""
     from scipy.sparse.csgraph import dijkstra as search
 
-    return search(*args, **options)
+    found = search(*args, **options)
+    if options.get("return_predecessors"):  # up to SciPy 1.15 an edge of infinite weight, a removed one, makes one
+        found[1][np.isinf(found[0])] = NO_NODE
+    return found
 
 
 def breadth_first_order(*args: Any, **options: Any) -> Any:

@@ -147,3 +147,13 @@ def test_a_file_can_be_opened_without_its_distance_to_change_edges_by_hand(tmp_p
     with pytest.raises(sgm.StoreError, match="needs a distance"):
         SGM.open(tmp_path / "none.sgm", None)
     assert sorted(os.listdir(tmp_path)) == ["m.sgm"]
+
+
+def test_no_way_leads_over_a_removed_edge_that_was_the_only_one():
+    distance = sgm.TableDistance(np.array([[2.0]], np.float32))
+    memory = sgm.SparseGraphicalMemory(distance, tau_a=0.0, tau_p=None, max_dist=0.0, k=None, policy="first-failure")
+    memory.extend([0, 0], episode=1)
+    assert memory.next_nodes([0], [1]).tolist() == [1]
+    memory.remove(0, 1)
+    for by in ("distance", "hops"):
+        assert memory.next_nodes([0], [1], by=by).tolist() == [-1]  # SciPy up to 1.15 names a predecessor here
