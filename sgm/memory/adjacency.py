@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Column, Ints, ragged
+from .compiled import kernels
 
+_FEW, _MANY = 512, 4096  # edges that compiled code takes in, if there are so many nodes
 _HOLES = 0.25  # share of the array that runs have moved away from, at most, before it is packed again
 
 
@@ -77,6 +79,9 @@ class Adjacency:
         return self.edge[positions].astype(np.int64), owner
 
     def _append(self, ends: NDArray[np.int32]) -> None:
+        if len(ends) <= _FEW and len(self._start) > _MANY and kernels() is not None:
+            self._append_few(ends)
+            return
         order = np.argsort(ends, kind="stable")
         sorted_ends = ends[order]
         first = np.flatnonzero(np.concatenate([[True], sorted_ends[1:] != sorted_ends[:-1]]))
@@ -89,6 +94,20 @@ class Adjacency:
         positions, _ = ragged(place, number)
         self.edge[positions] = order + self._edges
         self.length[node] = needed
+
+    def _append_few(self, ends: NDArray[np.int32]) -> None:
+        """The same for a few edges, compiled."""
+        from .fast_paths import append_edges
+
+        done, spare = 0, 64 * len(ends)
+        while done < len(ends):
+            used = len(self._edge)
+            self._edge.append(np.zeros(spare, np.int32))
+            runs = self.start, self.length, self._room.values, self.edge
+            used, moved, done = append_edges(*runs, used, ends, done, self._edges)
+            self._edge.cut(used)
+            self._moved += moved
+            spare *= 2
 
     def _move(self, node: Ints, needed: Ints) -> None:
         """Give these nodes a longer run at the end of the array."""
