@@ -422,14 +422,14 @@ def append_edges(
 ) -> Any:  # fmt: skip
     """Add edges to the runs of their ends, from `first` on; `number` is that of the first of all.
 
-    A run without room moves to the end of `edges`, as `Adjacency._move` does. Returns how much of `edges` is used, how
+    A run without room moves to the end of `edges`. Returns how much of `edges` is used, how
     many places runs have moved away from, and how many edges are in; where `edges` is too short, they are not all in.
     """
     moved = 0
     for place in range(first, len(ends)):
         node = ends[place]
         if length[node] == room[node]:
-            wanted = length[node] + 1 + max(2, (length[node] + 1) // 4)
+            wanted = length[node] + 1 + max(2, length[node] // 2)
             if used + wanted > len(edges):
                 return used, moved, place
             for offset in range(length[node]):
@@ -440,6 +440,14 @@ def append_edges(
         edges[start[node] + length[node]] = number + place
         length[node] += 1
     return used, moved, len(ends)
+
+
+@njit(cache=True, nogil=True)
+def copy_runs(start: Any, length: Any, edges: Any, new_start: Any, new_edges: Any) -> None:
+    """Copy the runs of all nodes to other places of another array."""
+    for node in range(len(start)):
+        for offset in range(length[node]):
+            new_edges[new_start[node] + offset] = edges[start[node] + offset]
 
 
 @njit(cache=True, nogil=True)

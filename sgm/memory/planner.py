@@ -391,8 +391,8 @@ class Planner:
     def _hops(self, edges: Ints, prices: Prices) -> Prices:
         """What edges count when hops are counted: 1; one more for each failure where only the guard keeps them."""
         hops = np.where(np.isinf(prices), np.inf, 1.0)
-        if self.policy.guard:
-            known = self.graph.evidence
+        known = self.graph.evidence
+        if self.policy.guard and known:
             for place, edge in enumerate(edges.tolist()):
                 if edge in known and known[edge].guarded:
                     hops[place] += known[edge].failures
