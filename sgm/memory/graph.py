@@ -61,6 +61,7 @@ class Graph:
         self.kept = Column(np.bool_)
         self.evidence: dict[int, Evidence] = {}
         self.spares: list[int] = []  # edges that the guard let in, as of the last `in_filter`
+        self._spares_changed = True
         self.nodes = 0
         self.version = 0
         self.reversible: float | None = None
@@ -206,7 +207,9 @@ class Graph:
         if self._any_stale:
             self._filter(np.flatnonzero(self._stale.values))
             self._stale.values[:] = self._any_stale = False
-            self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
+            if self._spares_changed:
+                self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
+                self._spares_changed = False
             self._passing = self.kept.values if self.reversible is None else self._both_ways()
             self._passing[self.spares] = True
         return self.kept.values if self._passing is None else self._passing
@@ -218,6 +221,7 @@ class Graph:
 
     def filter_again(self, edge: int) -> None:
         """Filter the successors of an edge's source anew, because it became a spare or is none any more."""
+        self._spares_changed = True
         self.version += 1
         self._mark_stale(self.source.values[[edge]])
 
