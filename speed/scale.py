@@ -3,8 +3,9 @@
 python -m speed.scale --out results/scale
 
 Every row is measured in a process of its own, in CPU time, and written at once: a run that was stopped goes on where it
-was, and `--fresh` begins anew. Worlds have a constant density, so that what is near an observation does not depend on
-their size: a memory of 10,000 observations is compared with one of a million that is a hundred times as large.
+was. `--fresh` measures again what was measured by another commit. Worlds have a constant density, so that what is near
+an observation does not depend on their size: a memory of 10,000 observations is compared with one of a million that is
+a hundred times as large.
 """
 
 from __future__ import annotations
@@ -266,20 +267,22 @@ def measure_all(out: Path | None, folder: Path, quick: bool, fresh: bool) -> lis
     """Measure what is not in `out` yet, and keep each row as it comes."""
     here = Path(__file__).resolve().parents[1]
     kept = out / "rows.json" if out else None
-    rows = json.loads(kept.read_text()) if kept and kept.exists() and not fresh else []
+    rows = json.loads(kept.read_text()) if kept and kept.exists() else []
+    commit = commit_of(here)
+    rows = [row for row in rows if not fresh or row.get("commit") == commit]
     with tempfile.TemporaryDirectory() as temporary:
         tree = Path(temporary) / "earlier"
         for case in cases(quick):
             if any(case.items() <= row.items() for row in rows):
                 continue
             if case["kind"] == "earlier" and not tree.exists():
-                commit = "HEAD" if quick else EARLIER
-                command = ["git", "-C", str(here), "worktree", "add", "-q", "--detach", str(tree), commit]
+                earlier = "HEAD" if quick else EARLIER
+                command = ["git", "-C", str(here), "worktree", "add", "-q", "--detach", str(tree), earlier]
                 subprocess.run(command, check=True)
             needs = case["kind"] in ("files", "every", "earlier")
             if needs and not (folder / name_of(case)).exists():
                 run({**case, "kind": "build"}, folder, here)
-            rows.append(run(case, folder, tree if case["kind"] == "earlier" else here))
+            rows.append({**run(case, folder, tree if case["kind"] == "earlier" else here), "commit": commit})
             print("  ".join(f"{key}: {value:.4g}" if isinstance(value, float) else f"{key}: {value}"
                             for key, value in rows[-1].items()), flush=True)  # fmt: skip
             if kept:
@@ -288,6 +291,12 @@ def measure_all(out: Path | None, folder: Path, quick: bool, fresh: bool) -> lis
         if tree.exists():
             subprocess.run(["git", "-C", str(here), "worktree", "remove", "--force", str(tree)], check=True)
     return rows
+
+
+def commit_of(tree: Path) -> str:
+    """The commit of a source tree; empty where there is no git."""
+    done = subprocess.run(["git", "-C", str(tree), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return done.stdout.strip()
 
 
 def of(rows: list[dict[str, Any]], kind: str, **wanted: Any) -> list[dict[str, Any]]:
@@ -363,7 +372,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for rows.json, bench.json, bench.md and scale.svg")
     parser.add_argument("--folder", type=Path, help="folder for memory files, up to 2 GB (default: a temporary one)")
-    parser.add_argument("--fresh", action="store_true", help="measure everything again")
+    parser.add_argument("--fresh", action="store_true", help="measure again what another commit measured")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; no claim applies")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -62,5 +62,20 @@ class TableDistance:
         try:
             return self.matrix.ravel().take(rows[:, None] * len(self.matrix) + columns)
         except IndexError:
-            most = len(self.matrix) - 1
-            raise DistanceError(f"an embedding is not in the table: rows are whole numbers from 0 to {most}") from None
+            raise self._not_in_table() from None
+
+    def table(self, embeddings: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
+        """The table, and the (n,) rows of it that (n, 1) embeddings stand for; None in a class with another `__call__`.
+
+        Compiled code reads single entries there instead of asking for all distances of a block.
+        """
+        if type(self).__call__ is not TableDistance.__call__:
+            return None
+        rows = embeddings[:, 0].astype(np.int64)
+        if len(rows) and not (rows.min() >= 0 and rows.max() < len(self.matrix)):
+            raise self._not_in_table()
+        return self.matrix, rows
+
+    def _not_in_table(self) -> DistanceError:
+        most = len(self.matrix) - 1
+        return DistanceError(f"an embedding is not in the table: rows are whole numbers from 0 to {most}")

@@ -6,7 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Column, Ints, ragged
+from .compiled import kernels, loaded
 
+_FEW, _MANY = 512, 4096  # edges that numba is loaded for, if there are so many nodes
+_MOST = 1 << 16  # edges that compiled code takes in at once
 _HOLES = 0.25  # share of the array that runs have moved away from, at most, before it is packed again
 
 
@@ -77,6 +80,10 @@ class Adjacency:
         return self.edge[positions].astype(np.int64), owner
 
     def _append(self, ends: NDArray[np.int32]) -> None:
+        is_worth_it = len(ends) <= _FEW and len(self._start) > _MANY
+        if len(self._edge) and len(ends) <= _MOST and (kernels() if is_worth_it else loaded()) is not None:
+            self._append_few(ends)
+            return
         order = np.argsort(ends, kind="stable")
         sorted_ends = ends[order]
         first = np.flatnonzero(np.concatenate([[True], sorted_ends[1:] != sorted_ends[:-1]]))
@@ -89,6 +96,18 @@ class Adjacency:
         positions, _ = ragged(place, number)
         self.edge[positions] = order + self._edges
         self.length[node] = needed
+
+    def _append_few(self, ends: NDArray[np.int32]) -> None:
+        """The same for a few edges, compiled."""
+        from .fast_paths import append_edges
+
+        done, spare = 0, 4 * len(ends) + 1024
+        while done < len(ends):
+            runs = self.start, self.length, self._room.values, self._edge.with_room(spare)
+            used, moved, done = append_edges(*runs, len(self._edge), ends, done, self._edges)
+            self._edge.extend_to(used)
+            self._moved += moved
+            spare *= 2
 
     def _move(self, node: Ints, needed: Ints) -> None:
         """Give these nodes a longer run at the end of the array."""
@@ -108,9 +127,14 @@ class Adjacency:
         length = self.length.astype(np.int64)
         room = np.minimum(self._room.values, length + np.maximum(2, length // 8))
         start = np.cumsum(room) - room
-        positions, owner = ragged(self.start.astype(np.int64), length)
         packed = Column(np.int32)
         packed.append(np.zeros(int(room.sum()), np.int32))
-        packed.values[positions + (start - self.start)[owner]] = self.edge[positions]
+        if loaded() is not None:
+            from .fast_paths import copy_runs
+
+            copy_runs(self.start, self.length, self.edge, start, packed.values)
+        else:
+            positions, owner = ragged(self.start.astype(np.int64), length)
+            packed.values[positions + (start - self.start)[owner]] = self.edge[positions]
         self._edge, self._moved = packed, 0
         self.start[:], self._room.values[:] = start, room

@@ -39,12 +39,24 @@ class Column:
         """Add (n, *shape) rows at the end."""
         rows = np.asarray(rows)
         size = self._size + len(rows)
+        self._make_room(size)
+        self._data[self._size : size] = rows
+        self._size = size
+
+    def with_room(self, rows: int) -> NDArray[Any]:
+        """The rows and at least so many places after them, which mean nothing until `extend_to` takes them in."""
+        self._make_room(self._size + rows)
+        return self._data
+
+    def extend_to(self, size: int) -> None:
+        """Take in the rows that were written after the last one."""
+        self._size = size
+
+    def _make_room(self, size: int) -> None:
         if size > len(self._data):
             grown = np.empty((max(size, 2 * len(self._data)), *self._data.shape[1:]), self._data.dtype)
             grown[: self._size] = self.values
             self._data = grown
-        self._data[self._size : size] = rows
-        self._size = size
 
     def cut(self, size: int) -> None:
         """Forget every row from `size` on."""

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sgm.errors import InputError
 
 from .arrays import Ints, as_array
-from .criteria import Floats, nonzero, within
+from .compiled import kernels
+from .criteria import Floats, measured_pairs, nonzero, perceptual_pairs, within
 from .distance import Distance, Features, between, compute_features, count, embed
 from .events import NO_EPISODE, WALKED, EventLog, Mark, Size
 from .fast_merges import NOVEL, Block, decide
@@ -24,9 +25,12 @@ from .nodes import Nodes
 from .search import Search, is_searchable, measured
 from .settings import Settings
 
+NewEdges = tuple[Ints, Ints, Floats]  # (m,) sources, (m,) targets and (m,) distances
 DROPPED = -1
 _BLOCK = 256
 _NEARBY_BLOCK = 64  # observations decided at once from what is near them
+_COMPILE = 512  # nodes and observations from which on tables are worth loading numba for
+_FEW_AXES = 8  # of features that compiled code compares one by one
 _BLOCK_NUMBERS = 1 << 22  # distances asked for at once, in each direction
 
 
@@ -80,6 +84,8 @@ class Builder:
         self.tail = tail
         self.neighbourhood: Neighbourhood | None = None  # where the distance can be searched, and there are many nodes
         self._search: Search | None = None
+        self._moving: tuple[int, int, Floats] | None = None  # observation of the batch, node, and its feature before
+        self._compiled = False  # whether tables of distances are gone through by compiled code
         self._tail_step: int | None = None  # step of the last observation within its episode, where that is known
 
     def __getstate__(self) -> dict[str, Any]:
@@ -96,8 +102,10 @@ class Builder:
         known = frozenset(self.nodes.attributes)
         return Undo(*self.size, self.tail, self.log.mark(), known, tail_step=self._tail_step)
 
-    def back_to(self, undo: Undo) -> None:
-        """Put everything back to where it stood."""
+    def back_to(self, undo: Undo, torn: bool = False) -> None:
+        """Put everything back to where it stood; `torn`: after an interrupt, which may come in the middle of a step."""
+        if torn:
+            self._drop_indexes()
         for edges, before in reversed(undo.temporal):
             self.graph.set_temporal(edges, before)
         for node, feature in undo.features.items():
@@ -123,10 +131,13 @@ class Builder:
         undo: Undo,
         progress: Any,
         steps: Ints | None = None,
+        keep_part: bool = False,
     ) -> ExtendReport:
         """Add a batch, noting in `undo` what cannot be undone by cutting columns.
 
-        `steps`, (n,), are those of the observations within their episodes; None: each is one after that before it.
+        `steps`, (n,), are those of the observations within their episodes; None: each is one after that before it. With
+        `keep_part` an interrupt (Ctrl-C) leaves a batch of the observations until then, if they are not sampled: the
+        report has the assignment of fewer than were given.
         """
         number = count(observations)
         chosen = np.arange(number)
@@ -137,13 +148,24 @@ class Builder:
             observations = observations[chosen]
         assignment = np.full(number, DROPPED)
         low = 0
-        self._look_around(distance)
-        while low < len(chosen):
-            part = slice(low, low + self._block_size(block))
-            stream = undo.stream + chosen[part]
-            assignment[chosen[part]] = self._extend_block(distance, features, observations[part], stream, undo)
-            progress.update(len(stream))
-            low = part.stop
+        self._compiled = self._compiles(len(chosen))
+        done = 0, len(self.nodes), len(self.graph)
+        try:
+            self._look_around(distance)
+            while low < len(chosen):
+                part = slice(low, low + self._block_size(block))
+                stream = undo.stream + chosen[part]
+                assignment[chosen[part]] = self._extend_block(distance, features, observations[part], stream, undo)
+                low = part.stop
+                done = low, len(self.nodes), len(self.graph)
+                progress.update(len(stream))
+        except KeyboardInterrupt:
+            if not keep_part or not done[0] or self.settings.criterion == "uniform":
+                raise
+            self._cut_to(*done)
+            number = min(done[0], number)
+            chosen, assignment = chosen[:number], assignment[:number]
+            episodes, steps = (None if each is None else each[:number] for each in (episodes, steps))
         self.nodes.assignment.append(assignment)
         if self.nodes.attributes or attributes:
             kept = self.nodes.stream.values[undo.nodes :] - undo.stream
@@ -154,6 +176,25 @@ class Builder:
             self.tail = None
         added, dropped = len(self.nodes) - undo.nodes, number - len(chosen)
         return ExtendReport(added, number - added - dropped, dropped, assignment)
+
+    def goes_on(self, episodes: Ints | None, steps: Ints | None) -> bool:
+        """Whether a batch with these episodes and steps begins right after the last observation."""
+        if self.tail is None or self._tail_step is None or episodes is None or steps is None or not len(steps):
+            return False
+        return int(episodes[0]) == self.tail[0] and int(steps[0]) > self._tail_step
+
+    def _cut_to(self, done: int, nodes: int, edges: int) -> None:
+        """Take back what was interrupted after so many observations of a batch, and keep what they made."""
+        if self._moving is not None and self._moving[0] == done:
+            self.nodes.feature[self._moving[1]] = self._moving[2]
+        self._drop_indexes()
+        self.nodes.cut(nodes, len(self.nodes.assignment))
+        self.graph.cut(nodes, edges)
+
+    def _drop_indexes(self) -> None:
+        """Forget all that is made again from nodes and edges: an interrupt may have left it half done."""
+        self.neighbourhood = self._search = None
+        self.graph.drop_runs()
 
     def _block_size(self, block: int | None) -> int:
         if self.settings.feature_average:
@@ -198,7 +239,7 @@ class Builder:
             some = stream[part], embedding[part], own, None if kept is None else kept[part]
             assignment[part] = self._add(distance, feature[part], *some)
         if settings.feature_average and assignment[0] < before:
-            self._average_feature(int(assignment[0]), feature[0], undo)
+            self._average_feature(int(assignment[0]), feature[0], undo, int(stream[0]) - undo.stream)
         return assignment
 
     def search(self, distance: Distance) -> Search | None:
@@ -246,7 +287,9 @@ class Builder:
         """Decide about a block, and add its nodes and edges. Returns the node ids of its observations."""
         before = len(self.nodes)
         around = self.neighbourhood
-        if around is None:
+        if around is None and self._compiled:
+            matches, edges = self._decide_and_join(distance, feature, embedding)
+        elif around is None:
             table = self._distances(distance, embedding)
             matches = self._decide(distance, feature, table)
         else:
@@ -259,13 +302,68 @@ class Builder:
         new = np.flatnonzero(matches == NOVEL)
         features = None if own_feature is None else own_feature[new]
         self.nodes.append(stream[new], embedding[new], features, None if kept is None else kept[new])
-        edges = self._edges(table, new) if around is None else new_edges(near, new, self.settings)
+        if around is not None:
+            edges = new_edges(near, new, self.settings)
+        elif not self._compiled:
+            edges = self._edges(table, new)
         self.graph.append(len(self.nodes), *edges, np.zeros(len(edges[0]), np.uint8))
         node_of = np.full(len(stream), NOVEL)
         node_of[new] = before + np.arange(len(new))
         inside = np.where(matches >= before, matches - before, 0)
         merged = np.where(matches < before, matches, node_of[inside])
         return np.where(matches == NOVEL, node_of, merged)
+
+    def _compiles(self, number: int) -> bool:
+        """Whether so many more observations are decided by compiled code, where tables of distances are asked for."""
+        known = self.settings.criterion in ("none", "uniform", "perceptual") or self.settings.scope == "neighbors"
+        return known and len(self.nodes) + number >= _COMPILE and kernels() is not None
+
+    def _decide_and_join(self, distance: Distance, feature: Floats, embedding: Floats) -> tuple[Ints, NewEdges]:
+        """`_decide` and `_edges` in one, compiled."""
+        from . import fast_table
+
+        settings, graph = self.settings, self.graph
+        tables = self._tables(distance, embedding)
+        observation, candidate = self._near_in_features(feature)
+        first = np.searchsorted(observation, np.arange(len(embedding) + 1))
+        out, into = graph.out_of(), graph.into()
+        leaving = out.start, out.length, out.edge, graph.target.values
+        arriving = into.start, into.length, into.edge, graph.source.values
+        both = settings.criterion == "two-way"
+        limits = np.float32(settings.max_dist), np.float32(settings.tau_a), settings.strict
+        ways = both or settings.criterion == "outgoing", both or settings.criterion == "incoming"
+        standing = *leaving, *arriving, graph.distance.values
+        compiled: Any = fast_table.decide_and_join
+        found = compiled(*tables, first, candidate, *standing, *limits, *ways, settings.reversible is not None)
+        return found[0], found[1:]
+
+    def _tables(self, distance: Distance, embedding: Floats) -> list[NDArray[Any]]:
+        """Distances from a block to the nodes, from these to it, and within it, and where in them each is."""
+        standing, number = self.nodes.embedding, np.arange(len(embedding))
+        if not len(standing):
+            standing = np.empty((0, embedding.shape[1]), np.float32)
+        look_up: Any = getattr(distance, "table", lambda _: None)
+        if (whole := look_up(embedding)) is not None:
+            (table, rows), nodes = whole, look_up(standing)[1]
+            return [table, table, table, rows, rows, rows, nodes]
+        ends = (embedding, standing), (standing, embedding), (embedding, embedding)
+        tables = [np.require(between(distance, *pair), np.float32, ["C", "W"]) for pair in ends]
+        return [*tables, number, number, number, np.arange(len(standing))]
+
+    def _near_in_features(self, feature: Floats) -> tuple[Ints, Ints]:
+        """Pairs (observation, earlier candidate) within τ_p, see `perceptual_pairs`; compiled for short features."""
+        from . import fast_table
+
+        settings, known = self.settings, self.nodes.feature
+        if settings.criterion in ("none", "uniform"):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        known = known if len(known) else np.empty((0, feature.shape[1]), np.float32)
+        if np.isinf(settings.tau_p) or feature.shape[1] > _FEW_AXES:
+            return perceptual_pairs(known, feature, settings)
+        universe = np.concatenate([known, feature])
+        columns, limit = np.ascontiguousarray(universe.T), settings.tau_p**2 * (1 + 1e-9) + 1e-30
+        observation, candidate = fast_table.near_features(columns, len(known), limit)
+        return measured_pairs(universe, len(known), observation, candidate, settings)
 
     def _distances(self, distance: Distance, embedding: Floats) -> Block:
         """Distances between a block and its universe, asked for in four calls or fewer."""
@@ -304,8 +402,9 @@ class Builder:
         source, target = np.where(outgoing, node, other), np.where(outgoing, other, node)
         return source, target, pair[near]
 
-    def _average_feature(self, node: int, feature: Floats, undo: Undo) -> None:
+    def _average_feature(self, node: int, feature: Floats, undo: Undo, number: int) -> None:
         stored = self.nodes.feature[node]
+        self._moving = number, node, stored.copy()
         if node < undo.nodes:
             undo.features.setdefault(node, stored.copy())
         stored += np.float32(self.settings.feature_average) * (feature - stored)

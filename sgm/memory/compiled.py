@@ -21,3 +21,8 @@ def _load() -> ModuleType | None:
 def kernels() -> ModuleType | None:
     """The compiled functions; None where numba is missing or `SGM_COMPILED=0` is set."""
     return None if os.environ.get(SWITCH) == "0" else _load()
+
+
+def loaded() -> ModuleType | None:
+    """The compiled functions, if something has used them already: small work is not worth loading numba for."""
+    return kernels() if _load.cache_info().currsize else None

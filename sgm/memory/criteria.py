@@ -35,7 +35,16 @@ def perceptual_pairs(node_features: Floats, features: Floats, settings: Settings
     observation, candidate = nonzero(sieve(universe, nodes, settings.tau_p))
     earlier = candidate < nodes + observation
     observation, candidate = observation[earlier], candidate[earlier]
-    # How the sieve rounds depends on the block; what it lets through is measured again, each pair for itself.
+    return measured_pairs(universe, nodes, observation, candidate, settings)
+
+
+def measured_pairs(
+    universe: Floats, nodes: int, observation: Ints, candidate: Ints, settings: Settings
+) -> tuple[Ints, Ints]:
+    """Those of the pairs that are within τ_p.
+
+    How a sieve rounds depends on the block; what it lets through is measured again, each pair for itself.
+    """
     gap = universe[nodes + observation].astype(np.float64) - universe[candidate]
     length = np.sqrt(np.square(gap).sum(axis=1))
     near = length < settings.tau_p if settings.strict else length <= settings.tau_p

@@ -35,6 +35,8 @@ class Distance(Protocol):
     more than the way between them, and `reached` need not ask all of them.
     `keys(embeddings)`, `probes(embeddings, outgoing)` and `reach(steps)` say how to search it, so that a large memory
     costs no more per observation than a small one; see sgm/memory/search.py.
+    `table(embeddings)`, (n, e) to the (N, N) float32 table that all distances are in and the (n,) int64 rows that these
+    embeddings have there, lets compiled code read single distances; None if there is no such table.
     """
 
     def embed(self, observations: Any) -> NDArray[Any]:

@@ -181,13 +181,13 @@ def distances(row: Any, count: Any, other: Any, price: Any, root: int, result: A
 
 
 @njit(cache=True, nogil=True)
-def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column: int, ahead: Any, behind: Any) -> int:
-    """Lower one column of potentials until they are bounds again although edges became cheaper; how many were.
+def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column: int, ahead: Any, behind: Any) -> None:
+    """Lower one column of potentials until they are bounds again although edges became cheaper.
 
     `ahead` and `behind` are the ends of these edges; the rows are those of the nodes ahead.
     """
     keys, nodes = np.empty(1024, np.float64), np.empty(1024, np.int32)
-    size = touched = 0
+    size = 0
     for number in range(len(ahead)):
         base = potentials[ahead[number], column]
         if base == np.inf:
@@ -203,7 +203,6 @@ def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column:
         size = _pop(keys, nodes, size)
         if here > potentials[node, column]:
             continue
-        touched += 1
         for place in range(row[node], row[node] + count[node]):
             way = here + price[place]
             if way < potentials[other[place], column]:
@@ -211,7 +210,6 @@ def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column:
                 if size == len(keys):
                     keys, nodes = _wider(keys, nodes)
                 size = _push(keys, nodes, size, way, other[place])
-    return touched
 
 
 # -- repair --------------------------------------------------------------------------------------------------------
@@ -416,3 +414,78 @@ def keep_nearest(
             best[at], weight[at] = edge, own
         for place in range(number):
             kept[best[place]] = True
+
+
+@njit(cache=True, nogil=True)
+def append_edges(
+    start: Any, length: Any, room: Any, edges: Any, used: int, ends: Any, first: int, number: int
+) -> Any:  # fmt: skip
+    """Add edges to the runs of their ends, from `first` on; `number` is that of the first of all.
+
+    A run without room moves to the end of `edges`. Returns how much of `edges` is used, how
+    many places runs have moved away from, and how many edges are in; where `edges` is too short, they are not all in.
+    """
+    moved = 0
+    for place in range(first, len(ends)):
+        node = ends[place]
+        if length[node] == room[node]:
+            wanted = length[node] + 1 + max(2, length[node] // 2)
+            if used + wanted > len(edges):
+                return used, moved, place
+            for offset in range(length[node]):
+                edges[used + offset] = edges[start[node] + offset]
+            moved += room[node]
+            start[node], room[node] = used, wanted
+            used += wanted
+        edges[start[node] + length[node]] = number + place
+        length[node] += 1
+    return used, moved, len(ends)
+
+
+@njit(cache=True, nogil=True)
+def copy_runs(start: Any, length: Any, edges: Any, new_start: Any, new_edges: Any) -> None:
+    """Copy the runs of all nodes to other places of another array."""
+    for node in range(len(start)):
+        for offset in range(length[node]):
+            new_edges[new_start[node] + offset] = edges[start[node] + offset]
+
+
+@njit(cache=True, nogil=True)
+def compare(
+    row: Any, count: Any, other: Any, distance: Any, hops: Any, start: Any, length: Any, edges: Any, passing: Any,
+    target: Any, temporal: Any, inner: Any, sources: Any,
+) -> Any:  # fmt: skip
+    """How the edges of some nodes that pass the filter differ from what the rows hold.
+
+    `start`, `length` and `edges` are the graph's edges at each node, `target` and `temporal` columns of all edges.
+    Returns the edges that pass and are not in the rows, or may weigh something else since an episode went through them;
+    whether each is in the rows; the prices it has there, infinite if it is not; and the ends, as the rows number them,
+    of what the rows hold and does not pass.
+    """
+    most = gone = 0
+    for source in sources:
+        most += length[source]
+        gone += count[inner[source]]
+    found, known, before = np.empty(most, np.int64), np.zeros(most, np.bool_), np.full((2, most), np.inf)
+    left, lefts, number = np.empty((2, gone), np.int64), 0, 0
+    stays = np.zeros(gone + 1, np.bool_)
+    for source in sources:
+        node = inner[source]
+        stays[: count[node]] = False
+        for place in range(start[source], start[source] + length[source]):
+            edge = edges[place]
+            if not passing[edge]:
+                continue
+            at = find(row, count, other, node, inner[target[edge]])
+            if at >= 0:
+                stays[at - row[node]] = True
+                if temporal[edge] == 0:
+                    continue
+                known[number], before[0, number], before[1, number] = True, distance[at], hops[at]
+            found[number] = edge
+            number += 1
+        for offset in range(count[node]):
+            if not stays[offset]:
+                left[0, lefts], left[1, lefts] = node, other[row[node] + offset]
+                lefts += 1
+    return found[:number], known[:number], before[:, :number], left[:, :lefts]

@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from .adjacency import Adjacency
 from .arrays import Bools, Column, Ints, ragged
-from .compiled import kernels
+from .compiled import kernels, loaded
 from .policies import Evidence
 
 Steps = NDArray[np.uint8]
@@ -61,6 +61,7 @@ class Graph:
         self.kept = Column(np.bool_)
         self.evidence: dict[int, Evidence] = {}
         self.spares: list[int] = []  # edges that the guard let in, as of the last `in_filter`
+        self._spares_changed = True
         self.nodes = 0
         self.version = 0
         self.reversible: float | None = None
@@ -107,6 +108,10 @@ class Graph:
         self._stale.cut(min(nodes, len(self._stale)))
         self._changed(sources[sources < nodes])
         self._history = []
+
+    def drop_runs(self) -> None:
+        """Make the edges at each node anew when they are needed next."""
+        self._out, self._into = Adjacency(), Adjacency()
 
     def set_temporal(self, edges: Ints, steps: Steps) -> None:
         """Say in how many steps an episode went through these (m,) edges; 0: none did."""
@@ -172,15 +177,13 @@ class Graph:
     def by_source(self) -> Index:
         """Edges grouped by source, targets ascending."""
         if self._by_source is None:
-            self._reindex()
-        assert self._by_source is not None
+            self._by_source = _index(self._rows())
         return self._by_source
 
     def by_target(self) -> Index:
         """Edges grouped by target, sources ascending."""
         if self._by_target is None:
-            self._reindex()
-        assert self._by_target is not None
+            self._by_target = _index(self._rows().tocsc())
         return self._by_target
 
     def set_reversible(self, factor: float | None) -> None:
@@ -204,7 +207,9 @@ class Graph:
         if self._any_stale:
             self._filter(np.flatnonzero(self._stale.values))
             self._stale.values[:] = self._any_stale = False
-            self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
+            if self._spares_changed:
+                self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
+                self._spares_changed = False
             self._passing = self.kept.values if self.reversible is None else self._both_ways()
             self._passing[self.spares] = True
         return self.kept.values if self._passing is None else self._passing
@@ -216,6 +221,7 @@ class Graph:
 
     def filter_again(self, edge: int) -> None:
         """Filter the successors of an edge's source anew, because it became a spare or is none any more."""
+        self._spares_changed = True
         self.version += 1
         self._mark_stale(self.source.values[[edge]])
 
@@ -264,23 +270,14 @@ class Graph:
         self._mark_stale(sources)
         self._by_source = self._by_target = self._partner = self._passing = None
 
-    def _reindex(self) -> None:
-        ids = np.arange(len(self), dtype=np.int64)
+    def _rows(self) -> csr_array:
         ends = (self.source.values, self.target.values)
-        rows = csr_array((ids, ends), shape=(self.nodes, self.nodes))
-        columns = rows.tocsc()
-        self._by_source = Index(*(np.asarray(a, np.int64) for a in (rows.indptr, rows.indices, rows.data)))
-        self._by_target = Index(*(np.asarray(a, np.int64) for a in (columns.indptr, columns.indices, columns.data)))
+        return csr_array((np.arange(len(self), dtype=np.int64), ends), shape=(self.nodes, self.nodes))
 
     def _filter(self, sources: Ints) -> None:
         """Filter the successors of these nodes again."""
-        if (
-            self._k is not None
-            and self.reversible is None
-            and len(sources) <= _FEW
-            and self.nodes > _MANY
-            and kernels()
-        ):
+        is_worth_it = len(sources) <= _FEW and self.nodes > _MANY
+        if self._k is not None and self.reversible is None and (kernels() if is_worth_it else loaded()):
             self._filter_few(sources, self._k)
             return
         edges, lengths = self._successors(sources)
@@ -313,6 +310,11 @@ class Graph:
         at_each = self.out_of()
         edges, owner = at_each.of(sources)
         return edges[np.lexsort((self.target.values[edges], owner))], at_each.length[sources].astype(np.int64)
+
+
+def _index(matrix: Any) -> Index:
+    """The entries of a CSR or CSC matrix of edge numbers."""
+    return Index(*(np.asarray(part, np.int64) for part in (matrix.indptr, matrix.indices, matrix.data)))
 
 
 def kth_smallest(values: NDArray[np.float32], lengths: Ints, k: int) -> NDArray[np.float32]:

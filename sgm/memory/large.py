@@ -28,12 +28,14 @@ class LargeGraph:
         self._graph, self._pricing = graph, pricing
         edges = np.flatnonzero(graph.in_filter())
         order = _by_place(graph, edges)
-        self._outer, self._inner = order, np.argsort(order)
+        self._outer, self._inner = np.empty(0, np.int64), np.empty(0, np.int64)
+        self._number(graph.nodes)
+        self._outer[: graph.nodes], self._inner[: graph.nodes] = order, np.argsort(order)
         source, target = self._ends(edges)
         prices = pricing(edges)
         self.into = Rows(graph.nodes, target, source, *prices, edges)
         self.out = Rows(graph.nodes, source, target, *prices, edges)
-        self.searches = {by: Searches(self.into, self.out, by, tree_bytes // 2) for by in MODES}
+        self.searches = {by: Searches(graph.nodes, self.into, self.out, by, tree_bytes // 2) for by in MODES}
 
     def cost(self, start: int, goal: int, by: str) -> float:
         """What the shortest way between two nodes costs; infinite if there is none."""
@@ -61,27 +63,19 @@ class LargeGraph:
 
     def follow(self, sources: Ints) -> None:
         """Take over the edges that leave these nodes now, and nodes that are new."""
+        from . import fast_paths
+
         graph, out = self._graph, self.out
         self._number(graph.nodes)
         for rows in (self.into, out):
             rows.add_nodes(graph.nodes)
         for searches in self.searches.values():
             searches.add_nodes(graph.nodes)
-        inner = self._inner[sources]
-        places, owner = out.of(inner)
-        old = inner[owner] * graph.nodes + out.other[places]
-        order = np.argsort(old)
-        old, places = old[order], places[order]
-        was = out.distance[places], out.hops[places]
-        edges, _ = graph.out_of().of(sources)
-        edges = edges[graph.in_filter()[edges]]
-        source, target = self._ends(edges)
-        keys = source * graph.nodes + target
-        stays, _ = _places(np.sort(keys), old)
-        self._take_out(*np.divmod(old[~stays], graph.nodes))
-        known, place = _places(old, keys)
-        before = np.full((2, len(keys)), np.inf)
-        before[:, known] = was[0][place[known]], was[1][place[known]]
+        at_each, passing = graph.out_of(), graph.in_filter()
+        pool = out.row, out.count, out.other, out.distance, out.hops
+        held = at_each.start, at_each.length, at_each.edge, passing, graph.target.values, graph.temporal.values
+        edges, known, before, gone = fast_paths.compare(*pool, *held, self._inner, sources)
+        self._take_out(*gone)
         self._put(edges, known, before)
 
     def _number(self, nodes: int) -> None:
@@ -140,11 +134,3 @@ def _by_place(graph: Graph, edges: Ints) -> Ints:
     ends = graph.source.values[edges], graph.target.values[edges]
     joined = csr_array((np.ones(len(edges), np.bool_), ends), shape=(graph.nodes, graph.nodes))
     return np.asarray(reverse_cuthill_mckee(joined), np.int64)
-
-
-def _places(ascending: Ints, keys: Ints) -> tuple[Bools, Ints]:
-    """Which of the keys are in an ascending array, and where."""
-    if not len(ascending):
-        return np.zeros(len(keys), np.bool_), np.zeros(len(keys), np.int64)
-    place = np.minimum(np.searchsorted(ascending, keys), len(ascending) - 1)
-    return ascending[place] == keys, place

@@ -160,6 +160,7 @@ class SparseGraphicalMemory:
         self._made_with: dict[str, Any] | None = None
         self._applied: dict[str, int] = {}  # the last batch of evidence taken in from each worker, see _record_batch
         self._store: store.Store | None = None
+        self._interrupted = False  # whether the last `extend` was, so that the next one may go on in its episode
         self._read_only = ""  # why nothing may be changed, if so
         self._turn = threading.RLock()
         _MEMORIES.add(self)
@@ -330,6 +331,10 @@ class SparseGraphicalMemory:
     ) -> ExtendReport:
         """Take in a batch of observations, in order, in a single pass; all of it or, on an error, nothing.
 
+        An interrupt (Ctrl-C) keeps the observations until then, in the memory and in its file, as if only these had
+        been given; the KeyboardInterrupt says how many they are, and `extend` of the rest makes the graph of them all.
+        It keeps nothing of this batch while that is written to a file, or with criterion "uniform".
+
         From 200 observations on, a tenth of all so far, a `MemoryWarning` says what to try if hardly any were merged,
         if there are no edges, or if the largest strongly connected component has less than half of the nodes.
 
@@ -357,19 +362,27 @@ class SparseGraphicalMemory:
         self._require_features()
         self._cleanup.make_room(self._store)
         undo = self._builder.mark()
-        if whole_episodes:
+        if whole_episodes and not (self._interrupted and self._builder.goes_on(episodes, steps)):
             self._builder.tail = None
+        self._interrupted = False
         with progress_bar(shown=progress, total=total, desc="build", unit="obs") as bar:
             try:
                 report = self._builder.extend(
-                    self.distance, self._features, observations, episodes, given, block, undo, bar, steps
+                    self.distance, self._features, observations, episodes, given, block, undo, bar, steps, True
                 )
                 if self._store:
                     self._store.write_batch(self._builder, undo, self._meta())
-            except BaseException:
+            except BaseException as error:
                 if self._store is None or not self._store.wrote(undo):
-                    self._builder.back_to(undo)
+                    self._builder.back_to(undo, torn=not isinstance(error, Exception))
                 raise
+        if (kept := len(report.assignment)) < total:
+            self._interrupted = True
+            held = len(self._nodes.assignment)
+            raise KeyboardInterrupt(
+                f"interrupted: the memory keeps {kept:,} of these {total:,} observations, {held:,} in all. Go on with "
+                f"extend(observations[{kept}:])."
+            )
         if whole_episodes and episodes is not None:
             self._measure_single_steps(observations, episodes)
         if total >= max(ENOUGH_TO_JUDGE, _SHARE_TO_JUDGE * len(self._nodes.assignment)):

@@ -110,6 +110,8 @@ class Neighbourhood:
         merges = self.settings.criterion in ("two-way", "incoming", "outgoing")
         steps = (self.settings.max_dist + (self.settings.tau_a if merges else 0)) * _ROUNDING
         distance = self.distance
+        if len(embedding) == 1:
+            return paired(distance, embedding, embedding)[None]
         keys = np.asarray(self.search.keys(embedding), np.float32)
         norms = np.square(keys, dtype=np.float64).sum(axis=1)
         radius = reach_of(distance, steps)
@@ -203,6 +205,8 @@ def new_edges(near: Nearby, new: Ints, settings: Settings) -> tuple[Ints, Ints, 
     Returns:
         (m,) sources, (m,) targets and (m,) distances.
     """
+    if len(near.inside) == 1 and settings.reversible is None:
+        return _edges_of_one(near, len(new), settings)
     number_of = np.full(len(near.inside), -1)
     number_of[new] = np.arange(len(new))
     owner = np.repeat(number_of, np.diff(near.start))
@@ -226,3 +230,12 @@ def new_edges(near: Nearby, new: Ints, settings: Settings) -> tuple[Ints, Ints, 
     node = near.nodes + number[place]
     source, target = np.where(outgoing, node, other[place]), np.where(outgoing, other[place], node)
     return source, target, pair[outgoing, place]
+
+
+def _edges_of_one(near: Nearby, new: int, settings: Settings) -> tuple[Ints, Ints, Floats]:
+    """`new_edges` of a block of one observation, which became a node if `new` is 1."""
+    into, out = (np.flatnonzero(within(steps, settings))[: new * len(steps)] for steps in (near.into, near.out))
+    own = np.full(len(into) + len(out), near.nodes)
+    source, target = own.copy(), own
+    source[: len(into)], target[len(into) :] = near.node[into], near.node[out]
+    return source, target, np.concatenate([near.into[into], near.out[out]])

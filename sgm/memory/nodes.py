@@ -130,7 +130,7 @@ class Nodes:
     def cut(self, nodes: int, stream: int) -> None:
         """Forget nodes and assignments from these numbers on."""
         for column in self._columns():
-            column.cut(nodes)
+            column.cut(min(nodes, len(column)))
         self.assignment.cut(stream)
         if not nodes:
             self._embedding = self._feature = self._observation = None

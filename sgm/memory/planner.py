@@ -72,6 +72,7 @@ class Planner:
         self.trees: OrderedDict[tuple[str, int], Tree] = OrderedDict()
         self.many = MANY
         self._large: LargeGraph | None = None
+        self._waiting: list[int] = []  # edges whose price changed since the rows of `_large` were up to date
         self._tree_bytes = tree_bytes
         self._version = -1
         self._csr_version = -1
@@ -203,7 +204,9 @@ class Planner:
 
     def update(self, edge: int) -> None:
         """Take over the present price of an edge whose evidence changed."""
-        if self._large is not None and self._version == self.graph.version and self._large.update(edge):
+        if self._large is not None and self._version != self.graph.version:
+            self._waiting.append(edge)
+        elif self._large is not None and self._large.update(edge):
             self._parts = None
         if self._csr_version != self.graph.version or self._position[edge] < 0:
             return
@@ -232,6 +235,9 @@ class Planner:
                 self._large = LargeGraph(self.graph, self._pricing, self._tree_bytes)
             else:
                 self._large.follow(sources)
+                for edge in self._waiting:
+                    self._large.update(edge)
+            self._waiting = []
         self._version = self.graph.version
 
     def _make_matrices(self) -> None:
@@ -385,8 +391,8 @@ class Planner:
     def _hops(self, edges: Ints, prices: Prices) -> Prices:
         """What edges count when hops are counted: 1; one more for each failure where only the guard keeps them."""
         hops = np.where(np.isinf(prices), np.inf, 1.0)
-        if self.policy.guard:
-            known = self.graph.evidence
+        known = self.graph.evidence
+        if self.policy.guard and known:
             for place, edge in enumerate(edges.tolist()):
                 if edge in known and known[edge].guarded:
                     hops[place] += known[edge].failures

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from .arrays import Bools, Ints, ragged
+from .arrays import Bools, Column, Ints, ragged
 
 Prices = NDArray[np.float64]
 Nodes = NDArray[np.int32]
 LANDMARKS = 24
-_COLUMNS = 6  # bounds looked at in one search: those that are the highest between its ends
+_COLUMNS = 8  # bounds looked at in one search: those that are the highest between its ends
 _EARLY = 8  # times the nodes that searches without landmarks expand before landmarks pay
 _ROUNDING = 1e-9  # share of the longest way that sums of prices may be off
 _OFTEN = 0.25  # times the nodes that searches for one goal go through, before its whole tree pays
@@ -43,10 +43,10 @@ class Rows:
         grouped = csr_array((np.arange(len(near)), (near, far)), shape=(nodes, nodes))
         count = np.diff(grouped.indptr)
         room = count + 4
-        self.count, self.room = count.astype(np.int32), room.astype(np.int32)
-        self.row = (np.cumsum(room) - room).astype(np.int64)
+        self.count, self.room = with_room(count.astype(np.int32), nodes), with_room(room.astype(np.int32), nodes)
+        self.row = with_room((np.cumsum(room) - room).astype(np.int64), nodes)
         self.used = int(room.sum())
-        places, _ = ragged(self.row, count.astype(np.int64))
+        places, _ = ragged(self.row[:nodes], count.astype(np.int64))
         size = self.used + self.used // 8 + 1024
         self.other, self.edge = np.zeros(size, np.int32), np.zeros(size, np.int64)
         self.distance, self.hops = np.zeros(size), np.zeros(size)
@@ -83,9 +83,24 @@ class Rows:
         columns = self.row, self.count, self.other, self.distance, self.hops, self.edge
         fast_paths.take_out(*columns, near, far)
 
-    def of(self, nodes: Ints) -> tuple[Ints, Ints]:
-        """Positions of all edges of these nodes, and which of the nodes each belongs to."""
-        return ragged(self.row[nodes], self.count[nodes].astype(np.int64))
+
+class _Ends:
+    """The sources and targets of edges, in the order in which they were noted."""
+
+    def __init__(self) -> None:
+        self._source, self._target = Column(np.int64), Column(np.int64)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+    def add(self, source: Ints, target: Ints) -> None:
+        """Note (m,) edges."""
+        self._source.append(source)
+        self._target.append(target)
+
+    def since(self, first: int) -> tuple[Ints, Ints]:
+        """Those from a number on."""
+        return self._source.values[first:], self._target.values[first:]
 
 
 @dataclasses.dataclass(eq=False)
@@ -120,26 +135,27 @@ class Growing:
 class Searches:
     """Shortest ways under one kind of price, on rows that the planner keeps up to date."""
 
-    def __init__(self, into: Rows, out: Rows, by: str, tree_bytes: int) -> None:
+    def __init__(self, nodes: int, into: Rows, out: Rows, by: str, tree_bytes: int) -> None:
         """Search on the rows of edges into and out of nodes."""
         self.into, self.out, self.by = into, out, by
-        self.nodes = len(into.count)
+        self.nodes = nodes
         self.trees: OrderedDict[int, Growing] = OrderedDict()
+        self._unused: Growing | None = None  # a tree that is not kept any more, for its arrays
         self.potentials: Prices | None = None  # (V, 2 · LANDMARKS) steps to and from landmarks, or less
         self._no_bounds = np.empty((0, 0))
         self._slack = 0.0
         self._tree_bytes = tree_bytes
-        self._changed: list[tuple[int, int]] = []
+        self._changed = _Ends()
         self._forgotten = 0  # changes that no tree needs to know of any more
-        self._cheaper: list[tuple[int, int]] = []  # edges that became so since the potentials were made
+        self._cheaper = _Ends()  # edges that became so since the potentials were made
         self._lowered = np.zeros(0, np.int64)  # how many of them each column accounts for
         self._work = 0  # nodes expanded without landmarks
 
     def change(self, source: Ints, target: Ints, cheaper: Bools) -> None:
         """Take note that edges have another price, are new, or are gone; and which of them became cheaper."""
-        self._changed += zip(source.tolist(), target.tolist(), strict=True)
-        if self.potentials is not None and cheaper.any():
-            self._cheaper += zip(source[cheaper].tolist(), target[cheaper].tolist(), strict=True)
+        self._changed.add(source, target)
+        if self.potentials is not None:
+            self._cheaper.add(source[cheaper], target[cheaper])
 
     def add_nodes(self, nodes: int) -> None:
         """Grow to so many nodes."""
@@ -208,76 +224,89 @@ class Searches:
         if tree is not None and (tree.changes < self._forgotten or known - tree.changes > _STALE * self.nodes):
             tree = None
         if tree is None:
-            size, frontier = len(self.into.row), np.array([goal], np.int32)
-            tree = Growing(np.zeros(size), np.zeros(size, np.int32), np.zeros(size, np.uint8), frontier, known)
-            tree.following[goal], tree.state[goal] = -1, 1
+            tree = self._new_tree(goal, known)
         tree.add_nodes(self.nodes)
         if tree.changes < known:
             self._repair(tree)
         self.trees[goal] = tree
         while len(self.trees) > max(1, self._tree_bytes // (13 * self.nodes + 1)):
-            self.trees.popitem(last=False)
+            self._unused = self.trees.popitem(last=False)[1]
         self._forget_changes()
+        return tree
+
+    def _new_tree(self, goal: int, changes: int) -> Growing:
+        """A tree that has only its goal; in the arrays of one that is gone, if there is one: RAM that was used before.
+
+        Where the state says that nothing is known, cost and next node may be anything.
+        """
+        size, frontier = len(self.into.row), np.array([goal], np.int32)
+        old, self._unused = self._unused, None
+        if old is None or len(old.cost) < size:
+            old = Growing(np.zeros(size), np.zeros(size, np.int32), np.zeros(size, np.uint8), frontier, 0)
+        old.state[:] = 0
+        tree = Growing(old.cost, old.following, old.state, frontier, changes)
+        tree.cost[goal], tree.following[goal], tree.state[goal] = 0.0, -1, 1
         return tree
 
     def _repair(self, tree: Growing) -> None:
         from . import fast_paths
 
-        pairs = np.array(self._changed[tree.changes - self._forgotten :], np.int64)
         labels = tree.cost, tree.following, tree.state, tree.frontier
         rows = *self.into.lists(self.by), *self.out.lists(self.by)
-        tree.frontier = fast_paths.repair(*rows, *labels, pairs[:, 0].copy(), pairs[:, 1].copy())
+        tree.frontier = fast_paths.repair(*rows, *labels, *self._changed.since(tree.changes - self._forgotten))
         tree.changes, tree.start = self._forgotten + len(self._changed), None
 
     def _forget_changes(self) -> None:
         """Drop the older half of many changes; trees that have not taken them over go when they are asked for."""
         if len(self._changed) > 2 * _STALE * self.nodes + 1024:
             half = len(self._changed) // 2
-            del self._changed[:half]
+            newer, self._changed = self._changed.since(half), _Ends()
+            self._changed.add(*newer)
             self._forgotten += half
 
     # -- landmarks -----------------------------------------------------------------------------------------------
 
     def _have_bounds(self) -> bool:
         """Whether there are potentials; they are made when they pay, and dropped when much has become cheaper."""
-        if len(self._cheaper) > self.nodes // 16 + 64:
-            self.potentials, self._cheaper = None, []
+        if self.potentials is not None and len(self._cheaper) > self.nodes:
+            self.potentials = None
+        elif self.potentials is not None and len(self._cheaper) > self.nodes // 16 + 64:
+            for column in range(self.potentials.shape[1]):
+                self._lower(column)
+            self._cheaper, self._lowered = _Ends(), np.zeros_like(self._lowered)
         if self.potentials is None and self._work > _EARLY * self.nodes:
             self.prepare()
         return self.potentials is not None
 
     def _columns(self, start: int, goal: int) -> Ints:
-        """The columns to bound ways from start to goal with, true to the prices of now; none where that is no gain."""
+        """The columns to bound ways from start to goal with, true to the prices of now."""
         from . import fast_paths
 
         assert self.potentials is not None
         lists = *self.into.lists(self.by), *self.out.lists(self.by)
         columns: Ints = fast_paths.choose_columns(*lists, self.potentials, start, goal, _COLUMNS)
-        if self._cheaper:
-            touched = sum(self._lower(column) for column in columns.tolist())
-            if touched > self.nodes:
-                self.potentials, self._cheaper = None, []
-                return np.empty(0, np.int64)
+        for column in columns.tolist():
+            self._lower(column)
         return columns
 
     def prepare(self) -> None:
         """Choose landmarks, each as far as can be from those before it, and compute what ways to and from them cost."""
         from . import fast_paths
 
-        steps = np.full((self.nodes, 2 * LANDMARKS), np.inf)
+        steps = np.full((len(self.into.row), 2 * LANDMARKS), np.inf)
         column = np.empty(self.nodes)
         nearest = self._from_the_middle()
         for number in range(LANDMARKS):
             landmark = int(np.where(np.isfinite(nearest), nearest, -1.0).argmax())
             fast_paths.distances(*self.into.lists(self.by), landmark, column)
-            steps[:, 2 * number] = column
+            steps[: self.nodes, 2 * number] = column
             fast_paths.distances(*self.out.lists(self.by), landmark, column)
-            steps[:, 2 * number + 1] = column
-            away = np.maximum(column, steps[:, 2 * number])
+            steps[: self.nodes, 2 * number + 1] = column
+            away = np.maximum(column, steps[: self.nodes, 2 * number])
             nearest = np.minimum(nearest, away) if number else away
         finite = steps[np.isfinite(steps)]
         self._slack = _ROUNDING * float(finite.max(initial=0.0))
-        self.potentials, self._cheaper, self._work = steps, [], 0
+        self.potentials, self._cheaper, self._work = steps, _Ends(), 0
         self._lowered = np.zeros(steps.shape[1], np.int64)
 
     def _from_the_middle(self) -> Prices:
@@ -293,13 +322,14 @@ class Searches:
                 break
         return best
 
-    def _lower(self, column: int) -> int:
-        """Make potentials bounds again after edges became cheaper; how many were lowered for that."""
+    def _lower(self, column: int) -> None:
+        """Make potentials bounds again after edges became cheaper."""
         from . import fast_paths
 
-        pairs, self._lowered[column] = self._cheaper[self._lowered[column] :], len(self._cheaper)
-        if not pairs or self.potentials is None:
-            return 0
-        source, target = np.array(pairs, np.int64).T.copy()
+        assert self.potentials is not None
+        if self._lowered[column] == len(self._cheaper):
+            return
+        source, target = self._cheaper.since(self._lowered[column])
         rows, ends = (self.out, (source, target)) if column % 2 else (self.into, (target, source))
-        return int(fast_paths.lower(*rows.lists(self.by), self.potentials, column, *ends))
+        fast_paths.lower(*rows.lists(self.by), self.potentials, column, *ends)
+        self._lowered[column] = len(self._cheaper)

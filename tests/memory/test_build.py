@@ -12,6 +12,7 @@ from speed.reference import ReferenceMemory
 from tests.conftest import plane, tables
 from tests.memory.oracle import build_sparse_graph, edge_list
 
+pytestmark = pytest.mark.usefixtures("decider")
 CONSISTENCIES = ["two-way", "incoming", "outgoing"]
 
 

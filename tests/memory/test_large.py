@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import sgm
-from sgm.memory import graph, planner, searches
+from sgm.memory import adjacency, graph, planner, searches
 from sgm.memory import memory as memory_module
 from sgm.memory.planner import MODES, Planner
 from tests.conftest import plane
@@ -27,6 +27,7 @@ def _follow_always():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(planner, "_SHARE", 1)
         patch.setattr(searches, "_STALE", 100)
+        patch.setattr(adjacency, "_MANY", 0)
         yield
 
 
@@ -64,8 +65,10 @@ def edit(memory: sgm.SparseGraphicalMemory, what: str, random: np.random.Generat
 def test_ways_are_as_short_as_those_of_whole_trees_whatever_happens_to_edges(seed, policy, ties, edits):
     random = np.random.default_rng(seed)
     memory = build(80, seed, ties, policy=policy)
-    for what in ["prepare", *edits]:
+    for what in ["prepare", *edits, "fail"]:
         edit(memory, what, random)
+        if random.integers(2):
+            continue  # nobody plans between this edit and the next one
         plain = Planner(memory._graph, memory.policy)
         plain.many = math.inf
         prices = plain.matrix("distance"), plain.matrix("hops")
@@ -103,6 +106,33 @@ def test_a_repaired_tree_is_the_tree_from_scratch(seed, policy, edits):
                 ahead = int(ours.next[node])
                 assert (ahead < 0) == (node == goal)
                 assert node == goal or ours.cost[node] == ours.cost[ahead] + matrix[ahead, node]
+
+
+def test_an_edge_that_is_removed_right_after_an_observation_was_added_is_not_planned_over():
+    memory = build(200, 0, policy="first-failure")
+    path = memory.plan_nodes(0, 40).nodes
+    far = int(np.argmax(memory.distance.matrix[memory.nodes[path[0]]]))
+    memory.add(far)
+    memory.remove(path[0], path[1])
+    assert memory.plan_nodes(0, 40).nodes[1] != path[1]
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=30), max_size=6), st.integers(0, 60))
+def test_edges_at_each_node_are_the_same_taken_in_by_compiled_code(batches, cut):
+    ours, plain, ends = adjacency.Adjacency(), adjacency.Adjacency(), np.empty(0, np.int32)
+    for number, batch in enumerate(batches):
+        ends = np.append(ends, np.array(batch, np.int32))
+        ours.sync(10, ends)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(adjacency, "_MANY", 10**9)
+            plain.sync(10, ends)
+        if number == 3:
+            for one in (ours, plain):
+                one.cut(10, min(cut, len(ends)), ends)
+            ends = ends[:cut]
+        for node in range(10):
+            expected = np.flatnonzero(ends == node).tolist()
+            assert ours.at(node).tolist() == plain.at(node).tolist() == expected
 
 
 def test_trees_are_repaired_and_rows_followed_not_made_anew():

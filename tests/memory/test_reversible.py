@@ -8,6 +8,8 @@ import pytest
 import sgm
 from tests.memory.oracle import edge_list
 
+pytestmark = pytest.mark.usefixtures("decider")
+
 
 def one_way(n=6, **settings) -> sgm.SparseGraphicalMemory:
     """N nodes in a row; the distance only knows the way forwards, of 2 steps each."""
