@@ -231,3 +231,26 @@ def test_compiled_code_without_numba_says_which_extra_it_needs(monkeypatch):
     monkeypatch.delitem(sys.modules, "sgm.distances.fast_pairs", raising=False)
     with pytest.raises(MissingExtra, match=r"\[fast\]"):
         DistributionalDistance(make_networks(), compiled=True)
+
+
+@given(st.integers(0, 1000), st.sampled_from([1, 60, 1100]), st.sampled_from([3.0, 10.0]), st.floats(0.1, 4.0))
+def test_pairs_that_differ_from_given_steps_are_those_that_pairs_says(seed, count, scale, slack):
+    for aggregate in ("max", "mean"):
+        distance = DistributionalDistance(make_networks(seed, scale=scale), aggregate)
+        a, b = points(count, seed), points(count, seed + 1)
+        exact = distance.pairs(a, b)
+        steps = (exact + np.random.default_rng(seed).normal(0, slack, count)).astype(np.float32)
+        gaps = np.abs(exact - steps)
+        clear = np.abs(gaps - slack) > rounding(scale)
+        np.testing.assert_array_equal(distance.differ(a, b, steps, slack)[clear], (gaps >= slack)[clear])
+
+
+@given(st.integers(0, 1000), st.integers(1, 40), st.integers(1, 150), st.booleans())
+def test_the_nearest_is_the_least_of_the_table(seed, starts, goals, outgoing):
+    for aggregate in ("max", "mean"):
+        distance = DistributionalDistance(make_networks(seed, scale=10.0), aggregate)
+        a, b = points(starts, seed), points(goals, seed + 1)
+        table = distance(a, b) if outgoing else distance(a, b).T
+        node, steps = distance.nearest(a, b, outgoing=outgoing)
+        np.testing.assert_allclose(steps, table.min(axis=1), rtol=0, atol=rounding(10.0))
+        np.testing.assert_allclose(table[np.arange(len(node)), node], steps, rtol=0, atol=rounding(10.0))
