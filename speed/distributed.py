@@ -330,14 +330,14 @@ def _point(_folder: Path, weights: Path) -> Iterator[World]:
     from speed.navigation import UNIFORM, buffer
 
     networks, robots = GoalNetworks.load(weights), 50
-    distance, seen = DistributionalDistance(networks), buffer(1_000, seed=1)
+    distance, seen = DistributionalDistance(networks, compiled=False), buffer(1_000, seed=1)
 
     def agent() -> Any:
         memory = sgm.SparseGraphicalMemory(distance, **_SGM)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MemoryWarning)  # after little training it is no good
             memory.extend(seen)
-        return agents.sgm(memory, Actor(networks), clean=True)
+        return agents.sgm(memory, Actor(networks, compiled=False), clean=True)
 
     yield World("PointEnv", agent, functools.partial(_mazes, robots), robots, {"options": UNIFORM})
 

@@ -51,7 +51,7 @@ def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
 
 def one_seed(report: Report, seed: int, networks: GoalNetworks, options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Rows of one seed; the successes of each mode after cleanup."""
-    distance, actor, after = DistributionalDistance(networks), Actor(networks), {}
+    distance, actor, after = DistributionalDistance(networks, compiled=False), Actor(networks, compiled=False), {}
     for over in MODES:
         memory = sgm.SparseGraphicalMemory(distance, **SETTINGS)
         memory.extend(buffer(options.observations, seed=seed + 1))
@@ -84,7 +84,7 @@ def _compiled(report: Report, seed: int, memory: Any, networks: GoalNetworks, op
         memory._distance = DistributionalDistance(networks, compiled=compiled)
         actor = Actor(networks, compiled=compiled)
         found.append(evaluated(memory, actor, "all", options.single, 1))
-    memory._distance = DistributionalDistance(networks)
+    memory._distance = DistributionalDistance(networks, compiled=False)
     (torch_success, torch_steps, torch_seconds), (success, steps, seconds) = found
     report.add(
         "One robot: compiled single pairs against torch, the same memory and tasks",

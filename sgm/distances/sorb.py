@@ -193,15 +193,16 @@ class DistributionalDistance:
     number of bins. The embedding is the observation itself, because the first layer already mixes start and goal.
     """
 
-    def __init__(self, networks: GoalNetworks, aggregate: str = "max", *, compiled: bool = False) -> None:
+    def __init__(self, networks: GoalNetworks, aggregate: str = "max", *, compiled: bool | None = None) -> None:
         """Take trained `networks`.
 
         Args:
             networks: an actor and its critics.
             aggregate: what the ensemble is taken for: its "max" (pessimistic, the paper) or its "mean".
-            compiled: single pairs, as one robot asks for them, go through compiled code instead of torch (extra
-                `fast`), which is several times as fast. The numbers are the same up to rounding, and so are not those
-                of a run without it to the last bit: results of a seed may differ.
+            compiled: a few pairs, as one robot asks for them, go through compiled code instead of torch, which is
+                several times as fast: True (extra `fast`), False, or None: where numba is installed. The numbers are
+                the same up to rounding, and episodes of PointEnv came out the same step by step (docs/speed.md), but
+                results that must repeat to the last bit, as those of benchmarks, are made with False.
         """
         if aggregate not in AGGREGATES:
             raise InputError(f"aggregate is {aggregate!r}: expected one of {', '.join(map(repr, AGGREGATES))}")
@@ -210,7 +211,7 @@ class DistributionalDistance:
         self.fingerprint = _fingerprint(networks, aggregate)
         self.unchanged_radius = 0.013  # for observations in [0, 1]; a wider box proves less, a narrower applies less
         self._tiles = TiledTable(networks)
-        self._single = single_pairs(networks) if compiled else None
+        self._single = single_pairs(networks, compiled)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], aggregate: str = "max") -> DistributionalDistance:
@@ -353,13 +354,21 @@ class DistributionalDistance:
         return array
 
 
-def single_pairs(networks: GoalNetworks) -> SinglePairs:
-    """Compiled code for a few pairs at once; MissingExtra without numba."""
+def single_pairs(networks: GoalNetworks, compiled: bool | None) -> SinglePairs | None:
+    """Compiled code for a few pairs at once; without numba None, or MissingExtra if `compiled` is True."""
+    if compiled is False:
+        return None
     try:
         from .fast_pairs import SinglePairs
+
+        return SinglePairs(networks)
     except ModuleNotFoundError as error:
-        raise MissingExtra("compiled=True", "fast", error) from error
-    return SinglePairs(networks)
+        if compiled:
+            raise MissingExtra("compiled=True", "fast", error) from error
+    except Exception:  # numba is there and cannot be used, for example because it finds no place for its files
+        if compiled:
+            raise
+    return None
 
 
 def _fingerprint(networks: GoalNetworks, aggregate: str) -> str:
