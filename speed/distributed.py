@@ -2,6 +2,9 @@
 
 python -m speed.distributed --out results/distributed
 
+Every row that is measured is kept in OUT/measured.json, and the same command goes on with what is missing: it begins no
+row after `--minutes`, and says what it left out.
+
 Other programs disturb wall times. So the settings are measured in turn, several times over, and the medians are
 reported; and beside the wall time stands the CPU time of this process and all that it started, simulators and Ray
 included, which other programs hardly change. Workers beyond the number of cores share these, and rows say so.
@@ -13,6 +16,7 @@ import argparse
 import contextlib
 import functools
 import importlib.util
+import json
 import os
 import tempfile
 import time
@@ -35,6 +39,7 @@ from sgm.errors import MemoryWarning
 from sgm.navigation import Cleaner
 from speed.report import Report
 
+WEIGHTS = Path(__file__).parents[1] / "tests/data/golden/point.safetensors"
 PLAIN = "no workers"
 BAR = 1.6  # two workers against one, SafetyGym, on two cores
 _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -74,39 +79,71 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     parser.add_argument("--quick", action="store_true", help="few steps of PointEnv, to see that it runs")
-    parser.add_argument("--steps", type=int, default=10_000, help="steps of each worker (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="times that all is measured (default: %(default)s)")
-    parser.add_argument("--iterations", type=int, default=30_000, help="training of PointEnv (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=5_120, help="steps of each worker (default: %(default)s)")
+    parser.add_argument("--repeats", type=int, default=2, help="times that all is measured (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=9.0, help="no row begins later (default: %(default)s)")
+    parser.add_argument(
+        "--weights", type=Path, default=WEIGHTS, help="networks of PointEnv, of `sgm run point` (default: %(default)s)"
+    )
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="how many (default: 1 2 4 8)")
     parser.add_argument("--worlds", nargs="*", default=["point", "safety"], choices=["point", "safety"])
     parser.add_argument("--no-ray", action="store_true", help="leave Ray out, also if it is installed")
     options = parser.parse_args()
     if options.quick:
         options.steps, options.repeats, options.workers, options.worlds = 200, 1, [2], ["point"]
-        options.iterations = 200
     ray = not (options.quick or options.no_ray) and importlib.util.find_spec("ray") is not None
     report = Report("speed.distributed")
     backends = ["multiprocessing", *(["ray"] if ray else [])]
+    kept = Kept(None if options.out is None else options.out / "measured.json", options)
     with _cluster(ray), tempfile.TemporaryDirectory() as folder:
         for name in options.worlds:
-            with WORLDS[name](Path(folder), options.iterations) as world, one_thread():
-                _cleanup(report, world, backends, options)
+            with WORLDS[name](Path(folder), options.weights) as world, one_thread():
+                _cleanup(report, world, backends, options, kept)
         _capacity(report, Path(folder), backends, 30 if options.quick else 1_000)
     if options.out:
         report.write(options.out)
+    if kept.missing:
+        print(f"not measured in {options.minutes:g} minutes, the same command goes on: {', '.join(kept.missing)}")
+
+
+class Kept:
+    """Measurements of this command and of earlier ones with the same steps, in a file if there is one."""
+
+    def __init__(self, path: Path | None, options: argparse.Namespace) -> None:
+        self.path, self.end, self.missing = path, time.monotonic() + 60 * options.minutes, list[str]()
+        self._steps = options.steps
+        self.rows: dict[str, Measured] = {}
+        if path is not None and path.exists():
+            self.rows = {name: Measured(**row) for name, row in json.loads(path.read_text()).items()}
+
+    def measured(self, world: World, backend: str, workers: int, repeat: int) -> Measured | None:
+        """A row: as it was measured before, or measured now and written; None: there was no time left."""
+        name = f"{world.name}, {backend}, {workers} workers, {self._steps} steps, {repeat}"
+        if name not in self.rows:
+            if time.monotonic() > self.end:
+                self.missing.append(name)
+                return None
+            self.rows[name] = _measured(world, backend, workers, self._steps)
+            print(f"  {name}: {self.rows[name]}", flush=True)
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                rows = {name: row._asdict() for name, row in self.rows.items()}
+                self.path.write_text(json.dumps(rows, indent=2) + "\n")
+        return self.rows[name]
 
 
 # -- steps per second --------------------------------------------------------------------------------------------
 
 
-def _cleanup(report: Report, world: World, backends: list[str], options: argparse.Namespace) -> None:
+def _cleanup(report: Report, world: World, backends: list[str], options: argparse.Namespace, kept: Kept) -> None:
     """Rows of one world, measured in turn."""
     plans = [(PLAIN, 1), ("in-process", 1), *((backend, n) for backend in backends for n in options.workers)]
     found: dict[tuple[str, int], list[Measured]] = {plan: [] for plan in plans}
-    for _ in range(options.repeats):
+    for repeat in range(options.repeats):
         for plan in plans:
-            found[plan].append(_measured(world, *plan, options.steps))
-            print(f"  {world.name}, {plan[0]}, {plan[1]}: {found[plan][-1]}", flush=True)
+            if (one := kept.measured(world, *plan, repeat)) is not None:
+                found[plan].append(one)
+    found = {plan: runs for plan, runs in found.items() if runs}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for (backend, workers), runs in found.items():
         one = found.get((backend, 1), runs)
@@ -121,6 +158,7 @@ def _cleanup(report: Report, world: World, backends: list[str], options: argpars
             "of_one_worker": ratio,
             "steps_per_cpu_second": cpu,
             "cpu_of_one_worker": cpu / _median(one, "cpu"),
+            "cores_used": float(np.median([run.cpu / run.wall for run in runs])),
         }
         bar = (world.name, backend, workers) == ("SafetyGym", "multiprocessing", 2)
         row["at_least"] = BAR if bar else ""
@@ -285,21 +323,21 @@ def _plane(path: Path | None) -> sgm.SparseGraphicalMemory:
 
 
 @contextlib.contextmanager
-def _point(_folder: Path, iterations: int) -> Iterator[World]:
+def _point(_folder: Path, weights: Path) -> Iterator[World]:
     from sgm.controllers.d3pg import Actor
-    from sgm.distances.sorb import DistributionalDistance
+    from sgm.distances.sorb import DistributionalDistance, GoalNetworks
     from sgm.navigation import agents
-    from speed.navigation import UNIFORM, buffer, trained
+    from speed.navigation import UNIFORM, buffer
 
-    networks, robots = trained(iterations), 50
-    distance, seen = DistributionalDistance(networks), buffer(1_000, seed=1)
+    networks, robots = GoalNetworks.load(weights), 50
+    distance, seen = DistributionalDistance(networks, compiled=False), buffer(1_000, seed=1)
 
     def agent() -> Any:
         memory = sgm.SparseGraphicalMemory(distance, **_SGM)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MemoryWarning)  # after little training it is no good
             memory.extend(seen)
-        return agents.sgm(memory, Actor(networks), clean=True)
+        return agents.sgm(memory, Actor(networks, compiled=False), clean=True)
 
     yield World("PointEnv", agent, functools.partial(_mazes, robots), robots, {"options": UNIFORM})
 
@@ -314,12 +352,12 @@ def _mazes(robots: int) -> Any:
 
 
 @contextlib.contextmanager
-def _safety(folder: Path, _iterations: int) -> Iterator[World]:
+def _safety(folder: Path, _weights: Path) -> Iterator[World]:
     from sgm.benchmarks.safety.benchmark import BENCHMARK, CLEANUP_EPISODE
     from sgm.benchmarks.safety.settings import SafetySettings
 
     robots = 64
-    settings = SafetySettings(pretrained=True, rollouts=12, robots=robots, simulators=1)
+    settings = SafetySettings(pretrained=True, rollouts=3, robots=robots, simulators=1)
     piece = Piece(BENCHMARK, settings, {"layout": 0, "seed": 0}, folder, progress=False)
     piece.folder.mkdir(parents=True, exist_ok=True)
     with contextlib.closing(piece):

@@ -117,7 +117,7 @@ def one_agent(
         report.ratio(CLAIMS, f"{method}: time per action, one agent, {how}{where}", slow, ours, claim)
         row = {"method": method, "networks": how, "waypoint_test": "-" if method == "sorb" else over}
         report.add(TABLE, **row, nodes=len(memory), reference_s=slow, ours_s=ours)
-    memory._distance = DistributionalDistance(networks)
+    memory._distance = DistributionalDistance(networks, compiled=False)
 
 
 def many_agents(
@@ -156,7 +156,7 @@ def main() -> None:
     options = parser.parse_args()
     report = Report("speed.navigation")
     networks = GoalNetworks.load(options.weights) if options.weights else trained(500 if options.quick else 30_000)
-    distance, actor = DistributionalDistance(networks), Actor(networks)
+    distance, actor = DistributionalDistance(networks, compiled=False), Actor(networks, compiled=False)
     size, slow_steps, fast_steps = (100, 30, 2000) if options.quick else (1000, 1500, 100_000)
     torch.set_num_threads(1)
     with torch.inference_mode():

@@ -95,10 +95,10 @@ def _number(name: str, value: Any, *, whole: bool) -> int | float:
 class Actor:
     """A trained controller: `actor(observations, goals)` gives actions."""
 
-    def __init__(self, networks: GoalNetworks, *, compiled: bool = False) -> None:
+    def __init__(self, networks: GoalNetworks, *, compiled: bool | None = None) -> None:
         """Act with the actor of `networks`; see `DistributionalDistance` for `compiled`."""
         self.networks = networks
-        self._single = single_pairs(networks) if compiled else None
+        self._single = single_pairs(networks, compiled)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Actor:

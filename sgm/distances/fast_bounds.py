@@ -92,5 +92,8 @@ def _least(middle: Tensor, reach: Tensor) -> Tensor:
     """
     bins = torch.arange(1.0, middle.shape[1] + 1)
     low, high = middle - reach, middle + reach
-    choices = torch.where(bins <= bins[:, None, None], high, low)  # (B, m, B)
-    return (choices.softmax(2) @ bins).amin(0)
+    peak = high.amax(1, keepdim=True)
+    low, high = (low - peak).exp_(), (high - peak).exp_()
+    mass = low.sum(1, keepdim=True) + (high - low).cumsum(1)
+    mean = (low @ bins)[:, None] + ((high - low) * bins).cumsum(1)
+    return (mean / mass).amin(1)

@@ -35,9 +35,12 @@ if TYPE_CHECKING:
     from .fast_pairs import SinglePairs
 
 Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
 AGGREGATES = ("max", "mean")
 _FORMAT = "sgm-goal-networks-1"
 _ROWS = 1024  # pairs that go through the networks at once, so that activations stay in the cache
+_WORTH_A_LOOK = 48  # pairs from which on it saves time to ask one critic first
+_ROUNDING = 1e-3  # steps that single precision may be off
 _PAIRS = 8192  # pairs of a table evaluated at once without tiles: 8 MB of activations for each layer
 
 
@@ -56,6 +59,10 @@ class Layers(NamedTuple):
         if extra is not None:
             second.baddbmm_(extra.expand(count, *extra.shape), self.second[:, hidden:-1])
         return _affine(self.third, second.relu_())
+
+    def some(self, which: slice) -> Layers:
+        """Some of the networks."""
+        return Layers(*(layer[which] for layer in self))
 
     def cross(self, starts: Tensor, goals: Tensor, extra: Tensor | None = None) -> Iterator[Tensor]:
         """(n, o) starts and (m, o) goals to (n · m, outputs) for every pair, network by network.
@@ -148,7 +155,11 @@ class GoalNetworks:
 
     def steps(self, pairs: Tensor) -> Tensor:
         """(n, 2 o) observations beside goals to (E, n) expected steps when the actor acts."""
-        return torch.softmax(self.critics.forward(pairs, self.act(pairs)), dim=2) @ self.values
+        return self.expected(self.critics.forward(pairs, self.act(pairs)))
+
+    def expected(self, logits: Tensor) -> Tensor:
+        """(E, n, B) logits of critics to (E, n) expected steps."""
+        return torch.softmax(logits, dim=2) @ self.values
 
     def table(self, starts: Tensor, goals: Tensor) -> Tensor:
         """(n, o) starts and (m, o) goals to (E, n · m) expected steps when the actor acts."""
@@ -182,15 +193,16 @@ class DistributionalDistance:
     number of bins. The embedding is the observation itself, because the first layer already mixes start and goal.
     """
 
-    def __init__(self, networks: GoalNetworks, aggregate: str = "max", *, compiled: bool = False) -> None:
+    def __init__(self, networks: GoalNetworks, aggregate: str = "max", *, compiled: bool | None = None) -> None:
         """Take trained `networks`.
 
         Args:
             networks: an actor and its critics.
             aggregate: what the ensemble is taken for: its "max" (pessimistic, the paper) or its "mean".
-            compiled: single pairs, as one robot asks for them, go through compiled code instead of torch (extra
-                `fast`), which is several times as fast. The numbers are the same up to rounding, and so are not those
-                of a run without it to the last bit: results of a seed may differ.
+            compiled: a few pairs, as one robot asks for them, go through compiled code instead of torch, which is
+                several times as fast: True (extra `fast`), False, or None: where numba is installed. The numbers are
+                the same up to rounding, and episodes of PointEnv came out the same step by step (docs/speed.md), but
+                results that must repeat to the last bit, as those of benchmarks, are made with False.
         """
         if aggregate not in AGGREGATES:
             raise InputError(f"aggregate is {aggregate!r}: expected one of {', '.join(map(repr, AGGREGATES))}")
@@ -199,7 +211,7 @@ class DistributionalDistance:
         self.fingerprint = _fingerprint(networks, aggregate)
         self.unchanged_radius = 0.013  # for observations in [0, 1]; a wider box proves less, a narrower applies less
         self._tiles = TiledTable(networks)
-        self._single = single_pairs(networks) if compiled else None
+        self._single = single_pairs(networks, compiled)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], aggregate: str = "max") -> DistributionalDistance:
@@ -235,6 +247,81 @@ class DistributionalDistance:
         with torch.inference_mode():
             return self._pairs(starts, goals)
 
+    def differ(self, starts: ArrayLike, goals: ArrayLike, steps: Floats, slack: float) -> NDArray[np.bool_]:
+        """Which pairs are `slack` steps or more away from (n,) `steps`: (n, o) and (n, o) embeddings to (n,) bool.
+
+        The same answer as from `pairs`, mostly from one critic: the ensemble is aggregated by its maximum, so one that
+        says too many steps is enough, and none says more than the number of bins.
+        """
+        starts, goals = self._checked(starts, "starts"), self._checked(goals, "goals")
+        if self.aggregate != "max" or len(starts) < _WORTH_A_LOOK or len(self.networks.critics.first) == 1:
+            return np.abs(self.pairs(starts, goals) - steps) >= slack
+        both, known = torch.from_numpy(np.concatenate([starts, goals], axis=1)), torch.from_numpy(np.asarray(steps))
+        with torch.inference_mode():
+            parts = zip(both.split(_ROWS), known.split(_ROWS), strict=True)
+            return torch.cat([self._differ(block, part, slack) for block, part in parts]).numpy()
+
+    def _differ(self, both: Tensor, steps: Tensor, slack: float) -> Tensor:
+        networks = self.networks
+        actions = networks.act(both)
+        least = networks.expected(networks.critics.some(slice(1)).forward(both, actions))[0]
+        told = least - steps >= slack
+        agrees = (steps + slack > networks.bins + _ROUNDING) & (steps - least < slack - _ROUNDING)
+        left = torch.nonzero(~(told | agrees))[:, 0]
+        if len(left):
+            others = networks.critics.some(slice(1, None)).forward(both[left], actions[left])
+            most = torch.maximum(least[left], networks.expected(others).amax(0))
+            told[left] = (most - steps[left]).abs() >= slack
+        return told
+
+    def nearest(
+        self, starts: ArrayLike, goals: ArrayLike, *, outgoing: bool = True
+    ) -> tuple[NDArray[np.int64], Floats]:
+        """For each start the nearest goal, and the steps to it: (n, o) and (m, o) embeddings to (n,) and (n,).
+
+        With `outgoing=False` for each goal the nearest start: (m,) and (m,). Of several as near, the first.
+
+        One critic says for every pair how far it is at least; the others are asked only where that may be the nearest.
+        """
+        starts, goals = self._checked(starts, "starts"), self._checked(goals, "goals")
+        plain = self.aggregate != "max" or self._tiles.worthwhile(len(starts), len(goals))
+        table = self(starts, goals) if plain else self._least_table(starts, goals)
+        table = table if outgoing else np.ascontiguousarray(table.T)
+        rows, node = np.arange(len(table)), table.argmin(axis=1)
+        if plain:
+            return node, table[rows, node]
+
+        def exact(row: NDArray[Any], column: NDArray[Any]) -> Floats:
+            ends = (row, column) if outgoing else (column, row)
+            return self.pairs(starts[ends[0]], goals[ends[1]])
+
+        best = exact(rows, node)
+        row, column = np.nonzero(table <= best[:, None])
+        other = column != node[row]
+        row, column = row[other], column[other]
+        if len(row):
+            steps = exact(row, column)
+            order = np.lexsort((column, steps, row))
+            row, column, steps = row[order], column[order], steps[order]
+            first = np.flatnonzero(np.diff(row, prepend=-1))
+            row, column, steps = row[first], column[first], steps[first]
+            nearer = (steps < best[row]) | ((steps == best[row]) & (column < node[row]))
+            node[row[nearer]], best[row[nearer]] = column[nearer], steps[nearer]
+        return node, best
+
+    @torch.inference_mode()
+    def _least_table(self, starts: Floats, goals: Floats) -> Floats:
+        """(n, m) steps that the first critic says."""
+        networks, columns = self.networks, torch.tensor(goals)
+        table = np.empty((len(starts), len(goals)), np.float32)
+        block = max(1, _ROWS // len(goals))
+        for begin in range(0, len(starts), block):
+            some = torch.tensor(starts[begin : begin + block])
+            actions = torch.tanh_(next(networks.actor.cross(some, columns)))
+            steps = networks.expected(next(networks.critics.cross(some, columns, actions))[None])
+            table[begin : begin + block] = steps.view(-1, len(goals)).numpy()
+        return table
+
     def _pairs(self, starts: Floats, goals: Floats) -> Floats:
         both = torch.from_numpy(np.concatenate([starts, goals], axis=1))
         if len(both) <= _ROWS:
@@ -267,13 +354,21 @@ class DistributionalDistance:
         return array
 
 
-def single_pairs(networks: GoalNetworks) -> SinglePairs:
-    """Compiled code for a few pairs at once; MissingExtra without numba."""
+def single_pairs(networks: GoalNetworks, compiled: bool | None) -> SinglePairs | None:
+    """Compiled code for a few pairs at once; without numba None, or MissingExtra if `compiled` is True."""
+    if compiled is False:
+        return None
     try:
         from .fast_pairs import SinglePairs
+
+        return SinglePairs(networks)
     except ModuleNotFoundError as error:
-        raise MissingExtra("compiled=True", "fast", error) from error
-    return SinglePairs(networks)
+        if compiled:
+            raise MissingExtra("compiled=True", "fast", error) from error
+    except Exception:  # numba is there and cannot be used, for example because it finds no place for its files
+        if compiled:
+            raise
+    return None
 
 
 def _fingerprint(networks: GoalNetworks, aggregate: str) -> str:

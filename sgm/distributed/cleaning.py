@@ -10,6 +10,7 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import platform
 import random
 import sys
 import threading
@@ -86,6 +87,7 @@ class CleanupWorker:
         alone: bool,
         outbox: Path | None,
         how: dict[str, Any],
+        at_once: str | None = None,
     ) -> None:
         """Make the environment.
 
@@ -98,9 +100,12 @@ class CleanupWorker:
             alone: this process is the worker's own, so that generators shared by all of it are seeded, too.
             outbox: the file of the memory, if it is live on this machine.
             how: further arguments of `Cleaner`.
+            at_once: the machine of the owner, if a worker may be ended with it before it can leave anything behind.
+                There every batch is written beside the file before it is sent.
         """
         self.env = made_env(make_env)
         self.agent, self.name, self.how, self.outbox = agent, name, how, outbox
+        self._at_once = outbox is not None and at_once == platform.node()
         agent.clean = True
         agent.recorded = self._note
         if look is not None:
@@ -125,6 +130,8 @@ class CleanupWorker:
         with self._lock:
             batch = self._packed()._replace(steps=report.steps, episodes=report.episodes, arrived=report.arrived)
             self._kept.append(batch)
+            if self._at_once and self.outbox is not None and len(batch.source):
+                write_batches(evidence_file(self.outbox, self.name), self._kept)
         return batch
 
     def leave(self) -> None:
@@ -236,6 +243,7 @@ class Crew:
         self.workers, self._versions, self._begin = workers, dict[int, int](), dict[int, Seed]()
         backend = make_backend(backend, workers)
         self._here = isinstance(backend, InProcess)
+        self._at_once = platform.node() if getattr(backend, "ends_at_once", False) else None
         self.owner = Owner(navigator.memory)
         try:
             self.pool = Pool(self._making, workers, backend, timeout=timeout)
@@ -354,6 +362,7 @@ class Crew:
             alone=not self._here,
             outbox=self.owner.outbox,
             how=self._how,
+            **({"at_once": self._at_once} if self._at_once else {}),
         )
 
 

@@ -112,6 +112,8 @@ class Owner:
                 warnings.warn(f"{path} cannot be used, and is left alone: {error}", MemoryWarning, 5)
                 continue
             path.unlink()
+        for name in known:  # of a worker that was killed while it wrote: it had not sent that
+            temporary_file(evidence_file(file, name)).unlink(missing_ok=True)
 
 
 # -- what workers leave behind -----------------------------------------------------------------------------------
@@ -120,6 +122,11 @@ class Owner:
 def evidence_file(file: Path, worker: str) -> Path:
     """Where a worker leaves what the owner of a memory file has not taken in."""
     return file.with_name(f"{file.name}-evidence-{worker}.npz")
+
+
+def temporary_file(path: Path) -> Path:
+    """What a file of evidence is called until it is complete."""
+    return path.with_name(path.name + ".new")
 
 
 def write_batches(path: Path, batches: list[Batch]) -> None:
@@ -132,7 +139,7 @@ def write_batches(path: Path, batches: list[Batch]) -> None:
         "reached": np.concatenate([batch.reached for batch in batches]),
         "batches": np.array([batch.sequence for batch in batches], np.int64),
     }
-    temporary = path.with_name(path.name + ".new")
+    temporary = temporary_file(path)
     with open(temporary, "wb") as stream:
         np.savez(stream, **columns)
         stream.flush()

@@ -7,7 +7,12 @@ asks for a share of the processors that all of them fit into, and the pool gives
 from __future__ import annotations
 
 import contextlib
+import os
+import platform
+import threading
+import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import sgm
@@ -16,11 +21,14 @@ from sgm.errors import InputError, MissingExtra
 from .backends import Ended, MakeWorker
 from .messages import Failed, Ready, Worker, failure, version_problem
 
+_LOOK = 0.05  # seconds between two looks at the owner
 PATIENCE = 5.0  # seconds that workers have to close their environments
 
 
 class RayBackend:
     """Starts an actor for each worker, on the cluster that there is, or else on one of its own."""
+
+    ends_at_once = True  # Ray kills the actors of a program that was killed, and does not ask them first
 
     def __init__(self, workers: int = 1) -> None:
         """Connect to the cluster, or start one on this machine, which ends with `close`."""
@@ -102,7 +110,7 @@ class _Actor:
         # Nothing is tried twice by Ray: the pool replaces workers, and evidence is numbered.
         options = {"num_cpus": share, "max_restarts": 0, "max_task_retries": 0}
         self._actor = ray.remote(**options)(_Serving).remote()
-        self.ref = self._actor.make.remote(sgm.__version__, make)
+        self.ref = self._actor.make.remote(sgm.__version__, make, (platform.node(), os.getpid()))
 
     def ask(self, request: Any) -> None:
         self.ref = self._actor.answer.remote(request)
@@ -143,14 +151,24 @@ def _last_line(text: str) -> str:
     return text.strip().splitlines()[-1][:500] if text.strip() else "no reason is known"
 
 
+def alive(process: int) -> bool:
+    """Whether a process of this machine still runs, as far as /proc tells; where there is none it is taken to."""
+    if not Path("/proc/self/stat").exists():
+        return True
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (OSError, IndexError):
+        return False
+
+
 class _Serving:
     """The actor: a worker in a process of the cluster."""
 
     def __init__(self) -> None:
         self.worker: Worker | None = None
 
-    def make(self, version: str, make: bytes) -> Any:
-        """Make the worker; the first answer."""
+    def make(self, version: str, make: bytes, owner: tuple[str, int]) -> Any:
+        """Make the worker; the first answer. `owner` is the owner's machine and process."""
         if problem := version_problem(version):
             return Failed(problem)
         try:
@@ -158,6 +176,8 @@ class _Serving:
 
             self.worker = cloudpickle.loads(make)()
             assert self.worker is not None
+            if owner[0] == platform.node():
+                threading.Thread(target=self._watch, args=(owner[1],), daemon=True).start()
             return Ready(self.worker.num_envs)
         except Exception as error:
             return failure(error)
@@ -169,6 +189,15 @@ class _Serving:
             return self.worker.answer(request)
         except Exception as error:
             return failure(error)
+
+    def _watch(self, owner: int) -> None:
+        """Leave behind what is under way when the owner's process is gone, if Ray gives time for it."""
+        while alive(owner):
+            time.sleep(_LOOK)
+        assert self.worker is not None
+        with contextlib.suppress(Exception):
+            self.worker.leave()
+        os._exit(1)
 
     def close(self) -> None:
         """Close the environment."""

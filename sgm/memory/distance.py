@@ -31,6 +31,10 @@ class Distance(Protocol):
     `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the
     distance provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup
     norm).
+    `differ(starts, goals, steps, slack)`, (n, e), (n, e) and (n,) to (n,) bool, tells which pairs are `slack` or more
+    away from `steps`, for less than `pairs` costs. `nearest(starts, goals, outgoing=True)`, (n, e) and (m, e) to (n,)
+    numbers and (n,) steps, finds the nearest goal of each start, or with `outgoing=False` the nearest start of each
+    goal, for less than the table costs.
     `triangle` (True) says that d(a, c) ≤ d(a, b) + d(b, c), rounding aside: then no node can tell two places apart by
     more than the way between them, and `reached` need not ask all of them.
     `keys(embeddings)`, `probes(embeddings, outgoing)` and `reach(steps)` say how to search it, so that a large memory
@@ -127,6 +131,47 @@ def paired(distance: Distance, starts: Floats, goals: Floats) -> Floats:
         bad = steps[~(np.isfinite(steps) & (steps >= 0))][0]
         raise DistanceError(f"distance.pairs returned {bad}: a distance is a finite number of steps, 0 or more")
     return steps
+
+
+def differing(distance: Distance, starts: Floats, goals: Floats, steps: Floats, slack: np.float32) -> NDArray[np.bool_]:
+    """Which of the distances from each start to the goal beside it are `slack` or more away from (n,) `steps`."""
+    function = getattr(distance, "differ", None)
+    if function is None:
+        return np.asarray(np.abs(paired(distance, starts, goals) - steps) >= slack)
+    told = np.asarray(function(starts, goals, steps, float(slack)))
+    if told.shape != (len(starts),) or told.dtype != np.bool_:
+        raise DistanceError(
+            f"distance.differ returned an array of shape {told.shape} and dtype {told.dtype}: expected "
+            f"({len(starts)},) bool"
+        )
+    return told
+
+
+def nearest(distance: Distance, starts: Floats, goals: Floats, outgoing: bool = True) -> tuple[NDArray[Any], Floats]:
+    """The nearest goal of each start and the steps to it, checked; or the nearest start of each goal.
+
+    Of several as near, the first.
+    """
+    function = getattr(distance, "nearest", None)
+    if function is None:
+        table = between(distance, starts, goals)
+        table = table if outgoing else table.T
+        place = table.argmin(axis=1)
+        return place.astype(np.int64), table[np.arange(len(place)), place]
+    place, steps = function(starts, goals, outgoing=outgoing)
+    place, steps = np.asarray(place), _as_float32(steps, "distance.nearest")
+    asked, others = (len(starts), len(goals)) if outgoing else (len(goals), len(starts))
+    if not place.shape == steps.shape == (asked,) or place.dtype.kind not in "iu":
+        raise DistanceError(
+            f"distance.nearest returned arrays of shape {place.shape} and {steps.shape}: expected ({asked},) numbers "
+            f"and ({asked},) steps"
+        )
+    if asked and not (place.min() >= 0 and place.max() < others and steps.min() >= 0 and steps.max() < np.inf):
+        raise DistanceError(
+            f"distance.nearest returned numbers from {place.min()} to {place.max()} and steps from {steps.min()} to "
+            f"{steps.max()}: expected numbers below {others}, and finite steps, 0 or more"
+        )
+    return place.astype(np.int64), steps
 
 
 def _asked(function: Features, observations: Any, name: str) -> Any:

@@ -7,30 +7,86 @@ The plain version is `reached` in localise.py, which compares distances to all n
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Bools, Ints
-from .distance import Distance, Floats, between, paired
+from .distance import Distance, Floats, between, differing, paired
 from .graph import Graph
 from .nodes import Nodes
 
 OVER = ("all", "neighbours")
-_WITNESSES = 3  # nodes kept for each waypoint that told it apart from where an agent was
-_PROOF_WORTH = 8  # checks of a waypoint against all nodes after which proofs about it pay
+_WITNESSES = 8  # states kept for each waypoint that some node told apart from it
+_PAIRS = 1 << 16  # pairs that the distance is asked about at once
+_PROOF_WORTH = 24  # checks of a waypoint against all nodes after which proofs about it pay
 _MANY = 4096  # nodes from which on the neighbours of a waypoint are asked before all
 _ROUNDING = 1e-3  # share of the cutoff that distances may be off
 _ROW_BYTES = 1 << 26  # worth of waypoints' distances to all nodes that is kept
 
 
+class _Witnesses:
+    """For each waypoint the last states that were told apart from it, and the nodes that did so.
+
+    Kept for waypoints that were asked about only: a memory may have many nodes.
+    """
+
+    def __init__(self) -> None:
+        self._row: dict[int, int] = {}  # of each waypoint, in what follows
+        self._states: Floats = np.empty((0, _WITNESSES, 0), np.float32)
+        self._node: Ints = np.empty((0, _WITNESSES), np.int64)
+        self._steps: Floats = np.empty((0, _WITNESSES), np.float32)  # from the waypoint to that node
+        self._next: Ints = np.empty(0, np.int64)
+
+    def clear(self) -> None:
+        self._row.clear()
+
+    def likely(self, states: Floats, waypoints: Ints) -> tuple[Ints, Floats]:
+        """(n,) the node that told the most similar state apart, −1: none is known; (n,) steps from the waypoint."""
+        row = np.array([self._row.get(waypoint, -1) for waypoint in waypoints.tolist()], np.int64)
+        known = np.flatnonzero(row >= 0)
+        node, steps = np.full(len(row), -1), np.zeros(len(row), np.float32)
+        if len(known):
+            row = row[known]
+            gaps = np.square(self._states[row] - states[known, None]).sum(axis=2)
+            gaps[self._node[row] < 0] = np.inf
+            place = gaps.argmin(axis=1)
+            node[known], steps[known] = self._node[row, place], self._steps[row, place]
+        return node, steps
+
+    def remember(self, states: Floats, waypoints: Ints, nodes: Ints, steps: Floats) -> None:
+        """These nodes, so many steps from these waypoints, tell these states apart from them."""
+        for state, waypoint, node, far in zip(states, waypoints.tolist(), nodes.tolist(), steps.tolist(), strict=True):
+            row = self._row.get(waypoint)
+            if row is None:
+                row = self._row[waypoint] = len(self._row)
+                self._make_room(row, len(state))
+                self._node[row], self._next[row] = -1, 0
+            place = self._next[row]
+            self._states[row, place], self._node[row, place], self._steps[row, place] = state, node, far
+            self._next[row] = (place + 1) % _WITNESSES
+
+    def _make_room(self, row: int, width: int) -> None:
+        if row < len(self._next) and self._states.shape[2] == width:
+            return
+        size = max(16, 2 * row)
+        if self._states.shape[2] != width:
+            self._states = np.zeros((size, _WITNESSES, width), np.float32)
+        for name in ("_states", "_node", "_steps", "_next"):
+            before = getattr(self, name)
+            after = np.zeros((size, *before.shape[1:]), before.dtype)
+            after[: len(before)] = before[:size]
+            setattr(self, name, after)
+
+
 class WaypointTest:
     """Whether waypoints have been reached: ‖d(s, ·) − d(w, ·)‖∞ < cutoff over all nodes.
 
-    One node suffices to refute that exactly. The waypoint itself does so nearly always; then those nodes are asked that
-    refuted it for this waypoint before; only what passes them needs all nodes. Where the distance keeps the triangle
-    inequality (`distance.triangle`), no node tells two places apart by more than the way between them.
+    One node suffices to refute that exactly. First asked is the node that refuted it for this waypoint before, from the
+    state most like this one; then the waypoint itself; only what passes them needs all nodes. Where the distance keeps
+    the triangle inequality (`distance.triangle`), no node tells two places apart by more than the way between them.
     """
 
     def __init__(self, nodes: Nodes, graph: Graph) -> None:
@@ -39,7 +95,7 @@ class WaypointTest:
         self._graph = graph
         self._distance: Distance | None = None
         self._to_itself: Floats = np.empty(0, np.float32)
-        self._witnesses: Ints = np.empty((0, _WITNESSES), np.int64)
+        self._witnesses = {nearby: _Witnesses() for nearby in (False, True)}
         self._rows: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
         self._checks: Ints = np.empty(0, np.int64)
         self._telling: dict[tuple[int, float], Ints] = {}
@@ -52,27 +108,46 @@ class WaypointTest:
         """(n, e) states and (n,) waypoint nodes to (n,) bool; `nearby`: only neighbours of the waypoints are asked."""
         self._refresh(distance)
         limit = np.float32(cutoff)
-        standing = self._nodes.embedding
-        steps = paired(distance, states, standing[waypoints])
-        left = np.flatnonzero(np.abs(steps - self._steps_to_itself(distance, waypoints)) < limit)
         result = np.zeros(len(states), np.bool_)
-        if nearby:
-            if len(left):
-                result[left] = ~self._told_apart_nearby(distance, states[left], waypoints[left], limit, kept=True)
+        left = self._unrefuted(distance, states, waypoints, limit, nearby)
+        if not len(left):
             return result
-        if len(left) and getattr(distance, "triangle", False) is True:
-            back = paired(distance, standing[waypoints[left]], states[left])
-            result[left] = proven = np.maximum(steps[left], back) < (1 - _ROUNDING) * limit
+        if nearby:
+            told = self._told_apart_nearby(distance, states[left], waypoints[left], limit, kept=True)
+            result[left] = ~told
+            return result
+        standing = self._nodes.embedding
+        if getattr(distance, "triangle", False) is True:
+            ends = states[left], standing[waypoints[left]]
+            both_ways = np.maximum(paired(distance, *ends), paired(distance, *ends[::-1]))
+            result[left] = proven = both_ways < (1 - _ROUNDING) * limit
             left = left[~proven]
-        if len(left):
-            left = left[~self._refuted(distance, states[left], waypoints[left], limit)]
         if len(left) and len(standing) >= _MANY:
             left = left[~self._told_apart_nearby(distance, states[left], waypoints[left], limit)]
         if len(left):
-            worst, gap = self._widest_gaps(distance, states[left], waypoints[left], cutoff)
-            result[left] = passed = gap < limit
-            self._remember(waypoints[left[~passed]], worst[~passed])
+            result[left] = self._nowhere_told_apart(distance, states[left], waypoints[left], cutoff)
         return result
+
+    def _unrefuted(self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32, nearby: bool) -> Ints:
+        """The rows that neither the likely witness nor the waypoint itself refutes."""
+        if nearby:
+            self._forget_old_neighbours()
+        standing, witnesses = self._nodes.embedding, self._witnesses[nearby]
+        node, theirs = witnesses.likely(states, waypoints)
+        itself = node < 0
+        if itself.any():
+            node = np.where(itself, waypoints, node)
+            theirs = np.where(itself, self._steps_to_itself(distance, waypoints), theirs)
+        left = np.flatnonzero(~differing(distance, states, standing[node], theirs, limit))
+        again = left[node[left] != waypoints[left]]
+        if len(again):
+            own = self._steps_to_itself(distance, waypoints[again])
+            told = differing(distance, states[again], standing[waypoints[again]], own, limit)
+            witnesses.remember(states[again[told]], waypoints[again[told]], waypoints[again[told]], own[told])
+            passed = np.ones(len(states), np.bool_)
+            passed[again[told]] = False
+            left = left[passed[left]]
+        return left
 
     def _steps_to_itself(self, distance: Distance, waypoints: Ints) -> Floats:
         """(n,) what the distance says of waypoints to themselves."""
@@ -92,16 +167,24 @@ class WaypointTest:
         owner = np.repeat(np.arange(len(found)), [len(nodes) for nodes, _ in found])
         told = np.zeros(len(states), np.bool_)
         if len(node):
-            ours = paired(distance, states[owner], self._nodes.embedding[node])
-            told[owner[np.abs(ours - theirs) >= limit]] = True
+            apart = np.flatnonzero(differing(distance, states[owner], self._nodes.embedding[node], theirs, limit))
+            told[owner[apart]] = True
+            apart = apart[np.flatnonzero(np.diff(owner[apart], prepend=-1))]  # one witness of each is enough
+            rows = owner[apart]
+            self._witnesses[kept].remember(states[rows], waypoints[rows], node[apart], theirs[apart])
         return told
+
+    def _forget_old_neighbours(self) -> None:
+        """Forget who the neighbours were, if edges have come or gone since."""
+        if self._version != self._graph.version:
+            self._known_neighbours.clear()
+            self._witnesses[True].clear()
+            self._version = self._graph.version
 
     def _neighbours(self, distance: Distance, waypoint: int, kept: bool) -> tuple[Ints, Floats]:
         """The neighbours of a waypoint, and the steps from it to them."""
+        self._forget_old_neighbours()
         graph = self._graph
-        if self._version != graph.version:
-            self._known_neighbours.clear()
-            self._version = graph.version
         known = self._known_neighbours.get((waypoint, kept))
         if known is None:
             after, before = graph.out_of().at(waypoint), graph.into().at(waypoint)
@@ -117,33 +200,33 @@ class WaypointTest:
             )
         return known
 
-    def _widest_gaps(
-        self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float
-    ) -> tuple[Ints, NDArray[np.float32]]:
-        """The node that tells each state and its waypoint apart most, and by how much; exact where it matters.
+    def _nowhere_told_apart(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
+        """Which states no node tells apart from their waypoints.
 
         Where the distance can prove that a node tells nobody close to the waypoint apart, that node is left out.
         """
-        standing = self._nodes.embedding
+        standing, limit = self._nodes.embedding, np.float32(cutoff)
         radius = getattr(distance, "unchanged_radius", -1.0)
         np.add.at(self._checks, waypoints, 1)
         close = np.abs(states - standing[waypoints]).max(axis=1) <= radius
         close &= self._checks[waypoints] > _PROOF_WORTH
-        worst, gap = np.zeros(len(states), np.int64), np.zeros(len(states), np.float32)
-        far = np.flatnonzero(~close)
-        if len(far):
-            gaps = np.abs(between(distance, states[far], standing) - self._rows_of(distance, waypoints[far]))
-            worst[far], gap[far] = gaps.argmax(axis=1), gaps.max(axis=1)
-        near = np.flatnonzero(close)
-        if len(near):
-            columns = [self._telling_nodes(distance, int(node), cutoff) for node in waypoints[near]]
-            column, owner = np.concatenate(columns), np.repeat(near, [len(some) for some in columns])
-            theirs = self._rows_of(distance, waypoints[near])[np.searchsorted(near, owner), column]
-            gaps = np.abs(paired(distance, states[owner], standing[column]) - theirs)
-            order = np.lexsort((-gaps, owner))
-            first = order[np.searchsorted(owner[order], near)]
-            worst[near], gap[near] = column[first], gaps[first]
-        return worst, gap
+        every = np.arange(len(standing))
+        columns = [
+            self._telling_nodes(distance, node, cutoff) if proven else every
+            for node, proven in zip(waypoints.tolist(), close.tolist(), strict=True)
+        ]
+        rows = self._rows_of(distance, waypoints)
+        told = np.zeros(len(states), np.bool_)
+        for owner in _in_parts([len(column) for column in columns]):
+            row = np.repeat(owner, [len(columns[number]) for number in owner])
+            column = np.concatenate([columns[number] for number in owner])
+            theirs = rows[row, column]
+            apart = np.flatnonzero(differing(distance, states[row], standing[column], theirs, limit))
+            told[row[apart]] = True
+            apart = apart[np.flatnonzero(np.diff(row[apart], prepend=-1))]
+            at = row[apart]
+            self._witnesses[False].remember(states[at], waypoints[at], column[apart], theirs[apart])
+        return ~told
 
     def _telling_nodes(self, distance: Any, waypoint: int, cutoff: float) -> Ints:
         """The nodes that may tell a state close to a waypoint apart from it; the waypoint is always one."""
@@ -155,23 +238,6 @@ class WaypointTest:
             proven[waypoint] = False
             self._telling[key] = np.flatnonzero(~proven)
         return self._telling[key]
-
-    def _refuted(self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32) -> Bools:
-        """Which claims the known witnesses refute."""
-        refuted = np.zeros(len(states), np.bool_)
-        for witness in self._witnesses[waypoints].T:
-            asked = np.flatnonzero(~refuted & (witness >= 0))
-            if len(asked):
-                theirs = self._rows_of(distance, waypoints[asked])[np.arange(len(asked)), witness[asked]]
-                ours = paired(distance, states[asked], self._nodes.embedding[witness[asked]])
-                refuted[asked] = np.abs(ours - theirs) >= limit
-        return refuted
-
-    def _remember(self, waypoints: Ints, witnesses: Ints) -> None:
-        """The latest witness is asked first from now on."""
-        for waypoint, witness in zip(waypoints, witnesses, strict=True):
-            others = [other for other in self._witnesses[waypoint] if other != witness]
-            self._witnesses[waypoint] = [witness, *others][:_WITNESSES]
 
     def _refresh(self, distance: Distance) -> None:
         """Nodes never change, but there may be more of them than last time, or none of those known any more."""
@@ -189,7 +255,9 @@ class WaypointTest:
             unknown = paired(distance, self._nodes.embedding, self._nodes.embedding)
         self._to_itself = np.concatenate([self._to_itself[:known], unknown])
         self._checks = np.concatenate([self._checks[:known], np.zeros(more, np.int64)])
-        self._witnesses = np.concatenate([self._witnesses[:known], np.full((more, _WITNESSES), -1)])
+        if not known:
+            for witnesses in self._witnesses.values():
+                witnesses.clear()
 
     def _rows_of(self, distance: Distance, waypoints: Ints) -> Floats:
         """(n, V) steps from waypoints to all nodes, from the cache where they are known."""
@@ -201,3 +269,13 @@ class WaypointTest:
         while len(self._rows) > max(1, _ROW_BYTES // (4 * len(standing))):
             self._rows.popitem(last=False)
         return rows
+
+
+def _in_parts(sizes: list[int]) -> Iterator[Ints]:
+    """The places of these sizes in groups that have at most so many pairs together, or one place."""
+    if not sizes:
+        return
+    ends = np.cumsum(sizes)
+    group = (ends - sizes[0]) // _PAIRS
+    for number in np.unique(group):
+        yield np.flatnonzero(group == number)

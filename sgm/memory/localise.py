@@ -10,12 +10,6 @@ from .distance import Distance, Floats, between
 from .planner import Near
 
 
-def nearest(distances: Floats) -> Near:
-    """The nearest node of each row: (n, V) steps to (n,) nodes and (n,) steps. Ties go to the lower node."""
-    node = distances.argmin(axis=1)
-    return Near(node.astype(np.int64), distances[np.arange(len(node)), node])
-
-
 def ranked(distances: NDArray[np.float32], allowed: Bools) -> Near:
     """The allowed nodes, nearest first, from (V,) steps; the very nearest is always among them."""
     order = np.argsort(distances, kind="stable")

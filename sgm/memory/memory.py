@@ -30,7 +30,7 @@ from .certificate import Certificate, certify
 from .cleanup import Cleanup
 from .consolidate import consolidate
 from .criteria import within as is_within
-from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, far_of, paired
+from .distance import Distance, Features, Floats, batch_of_one, between, count, embed, far_of, nearest, paired
 from .events import KEEP_EVENTS, KINDS, NO_EPISODE, EventLog, Events
 from .fast_waypoints import OVER, WaypointTest
 from .given import OF_THE_DATA, unpack
@@ -571,8 +571,8 @@ class SparseGraphicalMemory:
         self._require_nodes()
         if (search := self._search()) is not None:
             return search.nearest(self._embedding(observations, embedded), outgoing=not as_goals)
-        steps = self.steps_from_nodes if as_goals else self.steps_to_nodes
-        return localise.nearest(steps(observations, embedded=embedded))
+        vectors, nodes = self._embedding(observations, embedded), self._nodes.embedding
+        return Near(*nearest(self.distance, *((nodes, vectors) if as_goals else (vectors, nodes)), not as_goals))
 
     @takes_turns
     def reached(
@@ -736,6 +736,13 @@ class SparseGraphicalMemory:
         return np.where(at == to, to, following)
 
     @takes_turns
+    def joined(self, nodes: ArrayLike, goals: ArrayLike, *, by: str = "distance") -> Bools:
+        """Whether a path leads from each of (n,) nodes to the goal node beside it: (n,) bool."""
+        checked_mode(by)
+        starts, ends = self._node_ids(nodes, "nodes").tolist(), self._node_ids(goals, "goals").tolist()
+        return np.array([self._planner.reaches(*pair, by) for pair in zip(starts, ends, strict=True)], np.bool_)
+
+    @takes_turns
     def routes_to(
         self, goal: int, *, by: str = "distance", raised: Mapping[tuple[int, int], float] | None = None
     ) -> Tree:
@@ -779,7 +786,7 @@ class SparseGraphicalMemory:
         if episodes is not None and len(episodes) and not (episodes.min() >= 0 and episodes.max() < 2**53):
             raise InputError(f"episode is {shortened(episode)}: expected whole numbers from 0 to 2^53")
         self._require_writable()
-        edges = [self._edge(a, b) for a, b in zip(sources, targets, strict=True)]
+        edges = self._edges_between(sources, targets)
         numbers = [NO_EPISODE] * len(edges) if episodes is None else episodes.tolist()
         return self._cleanup.record(edges, outcomes.tolist(), numbers, self._store)
 
@@ -795,7 +802,7 @@ class SparseGraphicalMemory:
             return None
         if sequence != last + 1:
             raise InputError(f"batch {sequence} of worker {worker} came after batch {last}: one is missing")
-        edges = [self._edge(a, b) for a, b in zip(u, v, strict=True)]
+        edges = self._edges_between(u, v)
         known = self._graph.evidence
         gone = sum(edge in known and known[edge].removed_at is not None for edge in edges)
         applied = {**self._applied, worker: sequence}
@@ -1218,6 +1225,15 @@ class SparseGraphicalMemory:
         if edge is None:
             raise UnknownEdge(f"no edge leads from node {source} to node {target}; see edges(filtered=False)")
         return edge
+
+    def _edges_between(self, sources: ArrayLike, targets: ArrayLike) -> list[int]:
+        """The edges from (n,) nodes to (n,) nodes; UnknownNode or UnknownEdge if one is none."""
+        u, v = self._node_ids(sources, "u"), self._node_ids(targets, "v")
+        found = self._graph.find_many(u, v)
+        if len(found) and found.min() < 0:
+            first = int(np.flatnonzero(found < 0)[0])
+            self._edge(u[first], v[first])
+        return [int(edge) for edge in found]
 
     def _meta(self) -> dict[str, Any]:
         """The facts that a file keeps beside nodes and edges."""

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array, diags_array
 
 from sgm.errors import InputError
 from sgm.memory.distance import Distance, between, far_of
+from sgm.memory.planner import Near
 from sgm.memory.settings import whole
 
 if TYPE_CHECKING:
@@ -96,6 +97,19 @@ class NearestNode:
         if len(missing):
             self._known.update(zip(missing.tolist(), self._measure(missing), strict=True))
         return np.stack([self._known[row] for row in rows.tolist()])
+
+    def nearest_start(self, rows: Ints) -> Near | None:
+        """The nodes nearest to these robots; None where a plan goes by more than what is nearest."""
+        known = self._own or self.every_step or self.by_odometry
+        if known or getattr(self._agent.memory.distance, "nearest", None) is None:
+            return None
+        return self._agent.memory.localise(self.vectors(rows), embedded=True)
+
+    def nearest_goal(self, goals: Any) -> Near:
+        """The nodes nearest to each of (m, ...) goals; only where `nearest_start` tells where robots are."""
+        memory = self._agent.memory
+        embed = getattr(memory.distance, "embed_goal", None)
+        return memory.localise(goals if embed is None else embed(goals), as_goals=True, embedded=embed is not None)
 
     def belief(self, rows: Ints) -> NDArray[Any]:
         """(m, V) how likely each robot is at each node; only the order of the values means something."""

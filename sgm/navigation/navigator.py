@@ -348,7 +348,6 @@ class Navigator:
         signs = (self.passed_over, self.far_from_nodes, self.far_from_goal)
         before = [sign[rows] for sign in signs]
         start, goal = self.router.plan(rows, goals, goal_nodes)
-        self.far_from_nodes[rows] |= self.localiser.to_nodes(rows).min(axis=1) > self.memory.settings.max_dist
         for sign, known in zip(signs, before, strict=True):  # of the first plan of an episode, not of later ones
             sign[rows] = np.where(self._new[rows], sign[rows], known)
         self.waypoint[rows] = self.start_node[rows] = start

@@ -87,6 +87,39 @@ class NearestPair:
 
     def plan(self, rows: Ints, goals: Any, goal_nodes: Ints | None) -> tuple[Ints, Ints]:
         """(m,) start nodes and (m,) goal nodes for these rows of the batch; −1 and −1 where there is no path."""
+        start, goal = np.full((2, len(rows)), NOWHERE)
+        left = self._plan_nearest(rows, goals, goal_nodes, start, goal)
+        if len(left):
+            start[left], goal[left] = self._plan_ranked(rows[left], goals, goal_nodes)
+        return start, goal
+
+    def _plan_nearest(self, rows: Ints, goals: Any, goal_nodes: Ints | None, start: Ints, goal: Ints) -> Ints:
+        """Fill in start and goal nodes where the nearest ones are known and joined; the places that are left.
+
+        The nearest nodes are found for less than distances to all nodes cost.
+        """
+        agent, every = self._agent, np.arange(len(rows))
+        fresh = np.array([not self._failures[episode] for episode in rows.tolist()], np.bool_)
+        ready = every[fresh] if self.candidates == "nearest" else every[:0]
+        first = agent.localiser.nearest_start(rows[ready]) if len(ready) else None
+        if first is None:
+            return every
+        at = rows[ready]
+        last = None if goal_nodes is not None else agent.localiser.nearest_goal(np.asarray(goals)[at])
+        ends = goal_nodes[at] if last is None else last.node  # type: ignore[index]
+        steps = first.distance if last is None else np.maximum(first.distance, last.distance)
+        ceiling = agent.localiser.ceiling if self.within == "auto" else math.inf
+        found = (steps < ceiling) & agent.memory.joined(first.node, ends, by=self.by)
+        place, episodes = ready[found], at[found]
+        start[place], goal[place] = first.node[found], ends[found]
+        agent.far_from_nodes[episodes] = first.distance[found] > agent.memory.settings.max_dist
+        agent.far_from_goal[episodes] = agent.passed_over[episodes] = False
+        for episode in episodes.tolist():
+            self._trees[episode] = None
+        return np.delete(every, place)
+
+    def _plan_ranked(self, rows: Ints, goals: Any, goal_nodes: Ints | None) -> tuple[Ints, Ints]:
+        """Start and goal nodes from distances to all nodes, the nearest first."""
         agent = self._agent
         to_nodes = self._known(agent.localiser.start_steps(rows))
         ends: NDArray[Any]
@@ -108,6 +141,7 @@ class NearestPair:
         for episode, tried in zip(rows.tolist(), again.tolist(), strict=True):
             if not tried:
                 self._trees[episode] = None
+        self._note_beyond_reach(rows)
         return start, goal
 
     def coming(self, rows: Ints) -> Ints:
@@ -151,6 +185,11 @@ class NearestPair:
         self._agent.far_from_nodes[rows], self._agent.far_from_goal[rows] = ~near, ~near_goal
         ready: Bools = near & near_goal
         return ready
+
+    def _note_beyond_reach(self, rows: Ints) -> None:
+        """Tell the agent which robots are farther than MaxDist from every node."""
+        agent = self._agent
+        agent.far_from_nodes[rows] |= agent.localiser.to_nodes(rows).min(axis=1) > agent.memory.settings.max_dist
 
     def _attach(self, to_nodes: Floats, ends: NDArray[Any], failures: Failures | None = None) -> tuple[Ints, Ints]:
         within = math.inf if isinstance(self.within, str) else self.within
@@ -280,6 +319,7 @@ class RankedGoals(NearestPair):
             if near and near_goal:
                 ends[number] = self._plan_again(episode, belief, allowed[number], order)
                 self._agent.passed_over[episode] = ends[number, 0] != belief.argmax()
+        self._note_beyond_reach(rows)
         return ends[:, 0], ends[:, 1]
 
     def coming(self, rows: Ints) -> Ints:

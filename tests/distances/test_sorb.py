@@ -211,13 +211,13 @@ def test_compiled_pairs_and_actions_are_those_of_torch_up_to_rounding(seed, coun
     np.testing.assert_allclose(steps, plain.pairs(a, b), rtol=0, atol=rounding(scale))
     actions = Actor(networks, compiled=True)(a, b)
     assert actions.dtype == np.float32
-    np.testing.assert_allclose(actions, Actor(networks)(a, b), rtol=0, atol=1e-3)
+    np.testing.assert_allclose(actions, Actor(networks, compiled=False)(a, b), rtol=0, atol=1e-3)
 
 
 def test_compiled_code_is_for_few_pairs_and_checks_what_it_is_given():
     pytest.importorskip("numba")
     networks = make_networks()
-    plain, compiled = DistributionalDistance(networks), DistributionalDistance(networks, compiled=True)
+    plain, compiled = (DistributionalDistance(networks, compiled=on) for on in (False, True))
     a, b = points(40), points(40, 1)
     np.testing.assert_array_equal(compiled.pairs(a, b), plain.pairs(a, b))  # many pairs go through torch
     np.testing.assert_array_equal(compiled(a, b), plain(a, b))
@@ -231,3 +231,34 @@ def test_compiled_code_without_numba_says_which_extra_it_needs(monkeypatch):
     monkeypatch.delitem(sys.modules, "sgm.distances.fast_pairs", raising=False)
     with pytest.raises(MissingExtra, match=r"\[fast\]"):
         DistributionalDistance(make_networks(), compiled=True)
+    assert DistributionalDistance(make_networks())._single is None and Actor(make_networks())._single is None
+
+
+def test_a_few_pairs_are_compiled_where_numba_is_unless_told_otherwise():
+    pytest.importorskip("numba")
+    networks = make_networks()
+    assert DistributionalDistance(networks)._single is not None and Actor(networks)._single is not None
+    assert DistributionalDistance(networks, compiled=False)._single is None
+
+
+@given(st.integers(0, 1000), st.sampled_from([1, 60, 1100]), st.sampled_from([3.0, 10.0]), st.floats(0.1, 4.0))
+def test_pairs_that_differ_from_given_steps_are_those_that_pairs_says(seed, count, scale, slack):
+    for aggregate in ("max", "mean"):
+        distance = DistributionalDistance(make_networks(seed, scale=scale), aggregate)
+        a, b = points(count, seed), points(count, seed + 1)
+        exact = distance.pairs(a, b)
+        steps = (exact + np.random.default_rng(seed).normal(0, slack, count)).astype(np.float32)
+        gaps = np.abs(exact - steps)
+        clear = np.abs(gaps - slack) > rounding(scale)
+        np.testing.assert_array_equal(distance.differ(a, b, steps, slack)[clear], (gaps >= slack)[clear])
+
+
+@given(st.integers(0, 1000), st.integers(1, 40), st.integers(1, 150), st.booleans())
+def test_the_nearest_is_the_least_of_the_table(seed, starts, goals, outgoing):
+    for aggregate in ("max", "mean"):
+        distance = DistributionalDistance(make_networks(seed, scale=10.0), aggregate)
+        a, b = points(starts, seed), points(goals, seed + 1)
+        table = distance(a, b) if outgoing else distance(a, b).T
+        node, steps = distance.nearest(a, b, outgoing=outgoing)
+        np.testing.assert_allclose(steps, table.min(axis=1), rtol=0, atol=rounding(10.0))
+        np.testing.assert_allclose(table[np.arange(len(node)), node], steps, rtol=0, atol=rounding(10.0))

@@ -20,7 +20,7 @@ import pytest
 
 import sgm
 from sgm.distributed.messages import Batch
-from sgm.distributed.owner import Owner, evidence_file, write_batches
+from sgm.distributed.owner import Owner, evidence_file, temporary_file, write_batches
 from sgm.errors import MemoryWarning
 from tests.distributed.world import (
     HOW,
@@ -151,6 +151,18 @@ def test_what_workers_left_behind_is_taken_in_once(tmp_path):
     assert not list(tmp_path.glob("*evidence*"))
     with build(path) as memory:
         assert memory.records == 15 and not memory._applied
+
+
+def test_what_a_worker_was_writing_when_it_was_killed_is_cleared_away(tmp_path):
+    path = tmp_path / "a.sgm"
+    with build(path) as memory:
+        name = Owner(memory).enlist(0)
+        half = temporary_file(evidence_file(path, name))
+        half.write_bytes(b"PK\x03\x04 half of an archive")
+        others = temporary_file(evidence_file(path, "b" * 12 + "-7"))
+        others.touch()
+        Owner(memory)
+        assert not half.exists() and others.exists() and memory.records == 0
 
 
 def test_files_of_others_and_damaged_ones_are_left_alone(tmp_path):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import collections
 import copy
 import dataclasses
 import functools
 import importlib.util
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,9 +22,11 @@ from sgm import navigation
 from sgm.distributed import Crew, CrewReport, messages
 from sgm.distributed.backends import InProcess
 from sgm.distributed.collecting import divided
+from sgm.distributed.owner import Owner
 from sgm.errors import MissingExtra, WorkerError
 from sgm.memory.follow import Follower, changes_since, version_of
 from tests.conftest import plane
+from tests.distributed.test_exactly_once import ROOT, alive, counted, wait_until
 from tests.distributed.world import (
     ENV,
     HOW,
@@ -31,6 +36,7 @@ from tests.distributed.world import (
     dying_env,
     env_that_raises,
     hanging_env,
+    journals,
     make_env,
     observations,
     raising_env,
@@ -334,3 +340,51 @@ def test_a_cluster_without_room_is_told_of_and_not_waited_for(cluster):
             sgm.cleanup(agent(build()), ENV, 100, workers=1, backend="ray", timeout=3, progress=False, **HOW)
     finally:
         cluster.kill(greedy)
+
+
+@RAY
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes as Linux shows them")
+def test_a_killed_driver_of_ray_leaves_no_worker_and_loses_nothing_that_was_sent(cluster, tmp_path):
+    """What workers had answered is in the file or beside it; only what they had under way may be lost."""
+    command = [sys.executable, "-m", "tests.distributed.run_owner", str(tmp_path), "1000000", "0", "ray"]
+    env = {**os.environ, "RAY_ADDRESS": cluster.get_runtime_context().gcs_address}
+    owner = subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: len([rows for rows in journals(tmp_path).values() if len(rows) > 40]) == 2)
+    finally:
+        owner.kill()
+        owner.wait()
+    wait_until(lambda: not any(alive(int(path.stem)) for path in tmp_path.glob("*.pid")))
+    with build(tmp_path / "memory.sgm") as memory:
+        left = Owner(memory)
+        left.close()
+        found = collections.Counter(tries(memory))
+        written = counted(journals(tmp_path))
+        assert not found - written  # none counts twice
+        lost = sum((written - found).values())
+        assert lost <= 2 * 4 * 4  # less than what two workers try in one batch of 4 turns of 4 robots
+        assert memory.tried() == replayed(memory).tried() and memory.records == sum(found.values()) > 40
+    assert not list(tmp_path.glob("*evidence*"))
+
+
+@RAY
+@pytest.mark.filterwarnings("ignore")
+def test_one_worker_on_one_processor_does_not_wait_for_ever():
+    """An actor holds its processor for good, so one that asked Ray for another would wait; workers ask for none.
+
+    The whole run is in a process of its own with a time limit, so that a hang is a failure here and not a hang.
+    """
+    code = (
+        "import ray; ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level='ERROR')\n"
+        "import sgm\n"
+        "from tests.distributed.world import ENV, HOW, agent, build\n"
+        "for workers in (1, 2):\n"
+        "    memory = build()\n"
+        "    how = dict(HOW, workers=workers, backend='ray', progress=False, timeout=200)\n"
+        "    r = sgm.cleanup(agent(memory), ENV, 200, **how)\n"
+        "    assert r.steps == 200 and r.died == 0\n"
+        "print('done')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=500)
+    assert done.stdout.endswith("done\n"), done.stderr[-2000:]

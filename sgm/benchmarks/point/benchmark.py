@@ -64,7 +64,8 @@ def learn(piece: Piece) -> tuple[Any, Any]:
     what = f"distance and controller, {piece.settings.iterations:,} iterations"
     train_once(piece, path, what, learned, lambda learner: learner.save(path))
     networks = GoalNetworks.load(path)
-    return DistributionalDistance(networks), Actor(networks)
+    # Through torch, as every published row: compiled code rounds differently.
+    return DistributionalDistance(networks, compiled=False), Actor(networks, compiled=False)
 
 
 def make_buffer(piece: Piece) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
