@@ -206,7 +206,7 @@ def _origin(view: View, place: int, known: Evidence) -> list[str]:
     """Why an edge is there at all, where that is not that its ends are near."""
     found = []
     if known.spare:
-        found.append("A spare: it is not among the k nearest of its source, but the guard let it in as another way.")
+        found.append("A spare: it is not among the k nearest of its source, but the guard let it in, or memory.bridge.")
     if view.table.backwards[place]:
         found.append("It is the way back of another edge: this memory is reversible.")
     return found

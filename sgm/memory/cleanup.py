@@ -113,6 +113,13 @@ class Cleanup:
         self._write({edge: removed}, REMOVED, store)
         return True
 
+    def let_in(self, edges: list[int], store: Journal | None) -> None:
+        """Let in edges that the k-nearest filter leaves out, and write that."""
+        self.make_room(store)
+        known = self.graph.evidence
+        after = {edge: dataclasses.replace(known.get(edge, Evidence()), spare=True) for edge in edges}
+        self._write(after, SPARE, store)
+
     def replay(self, rows: NDArray[Any]) -> None:
         """Take over what events say that are in the log already, `EVENT`."""
         after, self.records = replay(self.graph.evidence, self.records, rows)

@@ -32,8 +32,8 @@ class Events(NamedTuple):
         target: (n,) int64 node ids.
         kind: (n,) text. "reached" and "failed" are tries of the edge, "removed" and "restored" what became of it,
             "guarded" that the policy gave it up but the guard kept it, "walked" that an episode went through it, in
-            fewer steps than any before: its weight is now at most these; "spare" that the guard let it in although it
-            is not among the k nearest.
+            fewer steps than any before: its weight is now at most these; "spare" that the guard or
+            `memory.bridge` let it in although it is not among the k nearest.
         episode: (n,) int64 the episode given with a try; −1 where there was none. For "walked" the steps in which an
             episode had gone through the edge until then; −1 if none had.
     """

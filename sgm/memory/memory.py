@@ -847,6 +847,23 @@ class SparseGraphicalMemory:
         self._require_writable()
         return self._cleanup.remove(self._edge(u, v), self._store)
 
+    @takes_turns
+    def bridge(self) -> int:
+        """Let in edges beyond the k nearest successors where they join parts of the graph; returns how many.
+
+        A k-nearest filter can cut a graph apart: where many nodes lie close together, none of the k shortest edges
+        may lead out through the door. This adds the shortest edge from each strongly connected component to each other
+        one that it has no edge to, as far as that makes components larger. They are spares, like those of
+        `FirstFailure(spares=True)`: edges like any other in plans, cleanup and file.
+
+        Long edges are more often false than short ones. So use it where they have been verified (see
+        `sgm.navigation.verify_edges`), or before cleanup that can try them.
+        """
+        self._require_writable()
+        edges = self._planner.find_bridges() if len(self) else []
+        self._cleanup.let_in(edges, self._store)
+        return len(edges)
+
     # -- history -------------------------------------------------------------------------------------------------
 
     @takes_turns

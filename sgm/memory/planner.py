@@ -322,6 +322,28 @@ class Planner:
         order = np.lexsort((graph.target.values[spares], graph.source.values[spares], graph.weights(spares)))
         return int(spares[order[0]]) if len(spares) else None
 
+    def find_bridges(self) -> list[int]:
+        """The edges outside the filter that join strongly connected components as well as all such edges would.
+
+        From each component to each other one it is the shortest edge; of several as short, the one with the lowest
+        source, then target. Pairs of components that stay apart even with all edges get none.
+        """
+        parts, graph = self.parts(), self.graph
+        stands = ~graph.removed()
+        source, target = graph.source.values, graph.target.values
+        ends = source[stands], target[stands]
+        every = csr_array((np.ones(len(ends[0]), np.int8), ends), shape=(graph.nodes, graph.nodes))
+        whole = connected_components(every, connection="strong")[1]
+        apart = (parts[source] != parts[target]) & (whole[source] == whole[target])
+        edges = np.flatnonzero(apart & stands & ~graph.in_filter())
+        one, other = parts[source[edges]], parts[target[edges]]
+        known = np.flatnonzero(apart & stands & graph.in_filter())
+        joined = np.isin(one * graph.nodes + other, parts[source[known]] * graph.nodes + parts[target[known]])
+        edges, one, other = edges[~joined], one[~joined], other[~joined]
+        order = np.lexsort((target[edges], source[edges], graph.weights(edges), other, one))
+        first = np.unique(one[order] * graph.nodes + other[order], return_index=True)[1]
+        return [int(edge) for edge in np.sort(edges[order[first]])]
+
     def _doubtful_spares(self) -> list[int]:
         """Spares that were never reached."""
         self.refresh()

@@ -26,7 +26,8 @@ class Evidence:
         removed_at: which `record` call removed the edge (1 is the first ever made), or was the last one when it was
             removed by hand (0: there was none); None while it stands.
         guarded: the policy gave the edge up, but the guard kept it.
-        spare: the edge is longer than those of its source's k nearest successors, but the guard let it in.
+        spare: the edge is longer than those of its source's k nearest successors, but the guard or
+            `memory.bridge` let it in.
     """
 
     successes: int = 0

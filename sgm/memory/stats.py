@@ -36,7 +36,7 @@ class Stats:
         filtered_edges: edges that the k-nearest filter leaves out.
         removed_edges: edges that cleanup removed.
         guarded_edges: edges that only the guard keeps.
-        spare_edges: edges that the guard has let in and that stand.
+        spare_edges: edges that the guard or `bridge` has let in and that stand.
         components: strongly connected components.
         largest_component: nodes in the largest of them.
         untested_share: share of `edges` that were never tried; None without edges.

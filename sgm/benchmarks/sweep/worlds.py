@@ -326,7 +326,7 @@ class SafetyWorld(World):
         return self.verified(choice) if method == "verified" else choice.memory
 
     def verified(self, choice: sgm.ThresholdChoice) -> sgm.SparseGraphicalMemory:
-        """A memory without the edges that own motion speaks against: longer ones take their places among the k."""
+        """A memory without the edges that own motion speaks against; longer ones take their places and join parts."""
         odometry, seen = self.explored()[1], self.embedded(choice.memory.distance)
         order = self.order(len(seen))
         in_time = np.argsort(order)
@@ -336,8 +336,10 @@ class SafetyWorld(World):
         reach = round(choice.memory.settings.max_dist)
         found = verify(pairs, odometry[in_time, :3], seen[in_time], episodes, reach=reach, drift=DRIFT)
         doubtful = found.posterior < 0.5
-        self.outer.say(f"{found!r}, which are left out")
-        return choice.memory.pruned(edges.source[doubtful], edges.target[doubtful])
+        memory = choice.memory.pruned(edges.source[doubtful], edges.target[doubtful])
+        bridges = memory.bridge()
+        self.outer.say(f"{found!r}, which are left out; {bridges} beyond the k nearest join parts of the graph")
+        return memory
 
     def agents(self) -> Sequence[str]:
         """Those that are asked for."""
