@@ -14,7 +14,6 @@ from sgm.benchmarks.tables import NONE
 
 RESULTS = Path(__file__).parents[1] / "results" / "sweep" / "results.json"
 SPARES = RESULTS.parents[1] / "sweep-spares" / "results.json"
-VERIFIED = RESULTS.parents[1] / "sweep-verified" / "results.json"
 CRITERIA = RESULTS.parents[1] / "sweep-criteria" / "results.json"
 STAGES = (0, 2_000, 5_000, 10_000, 20_000, 50_000)
 NAMES = {
@@ -74,19 +73,25 @@ def success(
     return lines
 
 
-def agents(
-    world: str, methods: tuple[str, ...], steps: int, policy: str = "first-failure", path: Path = RESULTS
-) -> list[str]:
-    """A line for each size: both agents after so many steps, and the paired difference of the first two methods."""
-    rows = chosen(load(path), world=world, policy=policy, cleanup_steps=steps)
+def agents(world: str, methods: tuple[str, ...], steps: int, policy: str = "first-failure") -> list[str]:
+    """A line for each size: both agents after so many steps, and the paired difference of the first two methods.
+
+    Of the seeds that all these methods have.
+    """
+    rows = chosen(load(), world=world, policy=policy, cleanup_steps=steps)
     heads = ["observations", "seeds"]
     for agent in ("persistent", "plain"):
         heads += [f"{agent}: {NAMES[method]}" for method in methods] + ["difference"]
     lines = [f"| {' | '.join(heads)} |", "|" + "---:|" * len(heads)]
     for size in sorted({row["size"] for row in rows}):
-        cells = [f"{size:,}", str(len({row["seed"] for row in chosen(rows, size=size, method=methods[0])}))]
+        here = chosen(rows, size=size)
+        seeds = set.intersection(*({row["seed"] for row in chosen(here, method=method)} for method in methods))
+        if not seeds:
+            continue
+        here = [row for row in here if row["seed"] in seeds]
+        cells = [f"{size:,}", str(len(seeds))]
         for agent in ("persistent", "plain"):
-            mine = chosen(rows, size=size, agent=agent)
+            mine = chosen(here, agent=agent)
             cells += [rate(chosen(mine, method=method)) for method in methods]
             table = comparisons.comparison_table(mine, methods[0], methods[1:2])
             cells.append(" ".join([table.lines[0][-1].text, table.lines[0][-1].detail]) if table.lines else NONE)
@@ -140,8 +145,8 @@ TABLES = {
     "policies": lambda: policies(
         "safety", 1_000, "consolidated", ("first-failure", "guarded", "belief"), (5_000, 20_000, 50_000)
     ),
-    "verified-50000": lambda: agents("safety", ("verified", "uniform"), 50_000, path=VERIFIED),
-    "verified-0": lambda: agents("safety", ("verified", "uniform"), 0, path=VERIFIED),
+    "verified-50000": lambda: agents("safety", ("verified", "uniform"), 50_000),
+    "verified-0": lambda: agents("safety", ("verified", "uniform"), 0),
     "criteria": lambda: success("point", ("uniform", "perceptual", "incoming", "outgoing"), path=CRITERIA),
     "paper": lambda: table_1(10_000, (20_000, 50_000, 100_000, 400_000)),
     "spares": lambda: policies(
