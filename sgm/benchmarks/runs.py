@@ -335,5 +335,6 @@ def _speed(folders: Sequence[Path]) -> tuple[dict[str, dict[str, Any]], str]:
             if heading.startswith(_SPEED):
                 check(lines, _SPEED_LINES, str(path), "Time to take an action")
                 known = [line for line in lines or () if line and line.get("method")]
+                known = [line for line in known if line.get("waypoint_test") != "neighbours"]  # not the paper's test
                 return {line["method"]: line for line in known}, made(path, facts)
     return {}, ""
