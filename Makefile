@@ -15,10 +15,10 @@ run: $(VENV)/run.stamp  ## Install and run PointEnv end to end: train, build, cl
 	@$(BIN)/sgm run point --buffer-size 5000 --cleanup-steps 20000
 
 test: lint opengl browser  ## Install, lint, type-check and run the tests
-	@$(BIN)/python -m pytest -n 2
+	@$(BIN)/python -m pytest -n 2 --dist worksteal
 
 core: $(VENV)/core.stamp  ## Run the tests that need no extra, with any Python: make core PYTHON=python3.13 VENV=.venv-3.13
-	@$(BIN)/python -m pytest -n 2 $(CORE)
+	@$(BIN)/python -m pytest -n 2 --dist worksteal $(CORE)
 
 CORE := tests/memory tests/experience tests/navigation tests/envs/point tests/test_import.py tests/test_rooms.py tests/test_cli.py
 

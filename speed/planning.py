@@ -143,6 +143,7 @@ class Bench:
             self.ours.restore()
         self.ours.plan(*self.near(2))
         self.ours.reached(self.near(1), [0])
+        self.ours.add(self.near(1)[0])
 
     def near(self, number: int) -> np.ndarray:
         """Observations a little beside nodes."""

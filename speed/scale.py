@@ -2,16 +2,18 @@
 
 python -m speed.scale --out results/scale
 
-Every row is measured in a process of its own, in CPU time, and written at once: a run that was stopped goes on where it
-was. `--fresh` measures again what was measured by another commit. Worlds have a constant density, so that what is near
-an observation does not depend on their size: a memory of 10,000 observations is compared with one of a million that is
-a hundred times as large.
+Every row is measured in a process of its own, in CPU time, and written at once, with the tables: a run that was stopped
+goes on where it was. `--fresh` measures again what was measured by another commit. Worlds have a constant density, so
+that what is near an observation does not depend on their size: a memory of 10,000 observations is compared with one of
+a million that is a hundred times as large.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import io
 import json
 import os
 import resource
@@ -27,11 +29,12 @@ import numpy as np
 
 EARLIER = "816cfd8"
 SIZES = (10_000, 100_000, 1_000_000)
-CURVED = (10_000, 50_000)
+CURVED = (10_000, 100_000)
 EXACT = 50_000  # observations of which an index and asking for everything must make the same graph
 SETTINGS = {"tau_p": 1.0, "tau_a": 2.0, "max_dist": 3.7, "k": 5}
 CURVED_SETTINGS = {"tau_p": 0.45, "tau_a": 0.4, "max_dist": 1.6, "k": 5}
 CANDIDATES = 64
+AUDITED = 200  # nodes of a saturating world of which every distance is asked for, to see what was missed
 _CHUNK = 10_000  # observations given to `extend` at once
 _LAST = 0.1  # share of the observations over which the cost of an insertion is measured
 
@@ -130,7 +133,8 @@ def measure_build(case: dict[str, Any], folder: Path) -> dict[str, Any]:
     warm_up(make, settings)
     observations = make(case["observations"], case["order"])
     before = peak()
-    memory = sgm.SparseGraphicalMemory(Searchable(), candidates=case.get("candidates"), **settings)
+    how = {name: case[name] for name in ("candidates", "approximate") if name in case}
+    memory = sgm.SparseGraphicalMemory(Searchable(), **how, **settings)
     last = int(len(observations) * (1 - _LAST))
     whole = 0.0
     from sgm.progress import progress_bar
@@ -155,7 +159,8 @@ def measure_build(case: dict[str, Any], folder: Path) -> dict[str, Any]:
         "observations_MB": before,
     }
     if case["world"] == "saturating":
-        row.update(edge_recall=memory.audit(100).edge_recall, merge_recall=memory.audit(100).merge_recall)
+        found = memory.audit(AUDITED)
+        row.update(audited=AUDITED, edge_recall=found.edge_recall, merge_recall=found.merge_recall)
     row["save_s"], _ = cpu(lambda: memory.save(folder / name_of(case)))
     row["file_MB"] = (folder / name_of(case)).stat().st_size / 1e6
     return row
@@ -237,21 +242,28 @@ def warm_up(make: Any, settings: dict[str, Any]) -> None:
 
 def name_of(case: dict[str, Any]) -> str:
     """The file of a build."""
-    return f"{case['world']}-{case['order']}-{case['observations']}-{case.get('candidates')}.sgm"
+    how = "-approximate" if case.get("approximate") else ""
+    return f"{case['world']}-{case['order']}-{case['observations']}-{case.get('candidates')}{how}.sgm"
 
 
 def cases(quick: bool) -> list[dict[str, Any]]:
-    """Everything that is measured, in order."""
+    """Everything that is measured, in order: what takes longest last."""
     sizes, curved_sizes, exact = ((2_000,), (2_000,), 2_000) if quick else (SIZES, CURVED, EXACT)
-    flat = [{"world": "flat", "order": order, "observations": size} for order in ("robot", "random") for size in sizes]
-    found = [{"kind": "build", **case} for case in flat]
-    for case in flat[len(sizes) :]:
-        found += [{"kind": "earlier", **case}, {"kind": "every", **case}]
-    found.append({"kind": "same", "world": "flat", "order": "robot", "observations": exact})
+    random, robot = (
+        [{"world": "flat", "order": order, "observations": size} for size in sizes] for order in ("random", "robot")
+    )
+    found = [{"kind": "build", **case} for case in random[:-1] + robot[:-1]]
     for size in curved_sizes:
-        case = {"world": "saturating", "order": "random", "observations": size}
-        found += [{"kind": "build", **case}, {"kind": "build", **case, "candidates": CANDIDATES}]
-    found += [{"kind": "files", **flat[-1]}, {"kind": "live", **flat[len(sizes) - 1]}]
+        case = {"kind": "build", "world": "saturating", "order": "random", "observations": size}
+        found += [{**case, "candidates": CANDIDATES, "approximate": way} for way in (True, False)]
+    found.append({"kind": "same", "world": "flat", "order": "robot", "observations": exact})
+    for case in random[:-1]:
+        found += [{"kind": "every", **case}, {"kind": "earlier", **case}]
+    found += [{"kind": "build", **random[-1]}, {"kind": "files", **random[-1]}]
+    found += [{"kind": "build", **robot[-1]}, {"kind": "live", **robot[-1]}]
+    found += [{"kind": "every", **random[-1]}, {"kind": "earlier", **random[-1]}]
+    case = {"kind": "build", "world": "saturating", "order": "random", "candidates": None}
+    found += [{**case, "observations": size} for size in curved_sizes]
     return found
 
 
@@ -288,6 +300,8 @@ def measure_all(out: Path | None, folder: Path, quick: bool, fresh: bool) -> lis
             if kept:
                 kept.parent.mkdir(parents=True, exist_ok=True)
                 kept.write_text(json.dumps(rows, indent=1) + "\n")
+                with contextlib.redirect_stdout(io.StringIO()):
+                    report(rows, out)
         if tree.exists():
             subprocess.run(["git", "-C", str(here), "worktree", "remove", "--force", str(tree)], check=True)
     return rows
@@ -314,34 +328,45 @@ def report(rows: list[dict[str, Any]], out: Path | None) -> None:
         "files": "Files of these memories",
         "live": "A live memory, built in one call",
         "same": "The same graph as asking for every node",
-        "every": "Asking for every node, in this commit",
+        "every": "Asking for every node",
         "earlier": f"Asking for every node, in commit {EARLIER}",
     }
     names = ("nodes", "edges", "index", "microseconds", "microseconds_of_add", "bytes_per_node", "peak_MB", "save_s",
              "file_MB", "load_s", "open_s", "close_s", "peak_MB_beyond_observations_and_nodes", "same", "seconds",
-             "seconds_asking_for_every_node", "edge_recall", "merge_recall", "measured")  # fmt: skip
+             "seconds_asking_for_every_node", "audited", "edge_recall", "merge_recall", "measured")  # fmt: skip
     for kind, title in titles.items():
         for row in of(rows, kind):
             shown = {name: row[name] for name in names if name in row}
             saturating = row["world"] == "saturating"
             section = f"{title}: saturating embeddings" if saturating else title
             more = {"candidates": row.get("candidates") or "none"} if saturating else {}
+            shown["commit"] = row.get("commit", "not recorded")
             tables.add(section, order=row["order"], observations=row["observations"], **more, **shown)
     for order in ("robot", "random"):
-        builds = {row["observations"]: row for row in of(rows, "build", world="flat", order=order)}
-        small, large = builds[min(builds)], builds[max(builds)]
-        growth = large["microseconds"] / small["microseconds"]
-        what = f"{order} order: an insertion at {max(builds):,} costs as many times one at {min(builds):,}"
-        tables.add("Claims", what=what, is_=growth, at_most=2.0, holds="yes" if growth <= 2 else "NO")
-        held = large["bytes_per_node"]
-        what = f"{order} order: bytes of a node at {max(builds):,} observations"
-        tables.add("Claims", what=what, is_=held, at_most=800.0, holds="yes" if held <= 800 else "NO")
+        claim_growth(tables, of(rows, "build", world="flat", order=order))
     for row in of(rows, "same"):
         what = f"{row['observations']:,} observations: the graph is that of asking for every node"
         tables.add("Claims", what=what, is_=row["same"], at_most="", holds="yes" if row["same"] else "NO")
     if out:
         tables.write(out)
         draw(rows, out / "scale.svg")
+
+
+def claim_growth(tables: Any, builds: list[dict[str, Any]]) -> None:
+    """What builds in one order claim: an insertion into the largest beside one into the smallest, by one commit."""
+    if not builds:
+        return
+    large = max(builds, key=lambda row: row["observations"])
+    same = [row for row in builds if row.get("commit") == large.get("commit")]
+    small = min(same, key=lambda row: row["observations"])
+    order, number = large["order"], large["observations"]
+    if len(same) > 1:
+        growth = large["microseconds"] / small["microseconds"]
+        what = f"{order} order: an insertion at {number:,} costs as many times one at {small['observations']:,}"
+        tables.add("Claims", what=what, is_=growth, at_most=2.0, holds="yes" if growth <= 2 else "NO")
+    held = large["bytes_per_node"]
+    what = f"{order} order: bytes of a node at {number:,} observations"
+    tables.add("Claims", what=what, is_=held, at_most=800.0, holds="yes" if held <= 800 else "NO")
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
@@ -354,14 +379,29 @@ def draw(rows: list[dict[str, Any]], path: Path) -> None:
         ("index, random order", "build", {"world": "flat", "order": "random"}, "s-"),
         ("every node (brute force)", "every", {"world": "flat"}, "^--"),
         (f"earlier commit {EARLIER}", "earlier", {"world": "flat"}, "v--"),
+        (
+            f"saturating, {CANDIDATES} candidates, exact",
+            "build",
+            {"candidates": CANDIDATES, "approximate": False},
+            "D:",
+        ),
+        (
+            f"saturating, {CANDIDATES} candidates, usearch",
+            "build",
+            {"candidates": CANDIDATES, "approximate": True},
+            "P:",
+        ),
     ]
-    figure, axes = plt.subplots(figsize=(7, 4.5))
-    for label, kind, wanted, style in lines:
-        some = of(rows, kind, **wanted)
-        axes.loglog([row["observations"] for row in some], [row["microseconds"] for row in some], style, label=label)
+    figure, axes = plt.subplots(figsize=(7, 5.5))
+    for number, (label, kind, wanted, style) in enumerate(lines):
+        some = sorted(of(rows, kind, **wanted), key=lambda row: row["observations"])
+        for commit in sorted({row.get("commit", "") for row in some}, reverse=True):  # one line for each
+            line = [(row["observations"], row["microseconds"]) for row in some if row.get("commit", "") == commit]
+            how = f"{label} ({commit or 'commit not recorded'})" if kind != "earlier" else label
+            axes.loglog(*zip(*line, strict=True), style, color=f"C{number}", alpha=1 if commit else 0.5, label=how)
     axes.set(xlabel="observations", ylabel="CPU time of an insertion, µs")
     axes.grid(True, which="both", alpha=0.25)
-    axes.legend(frameon=False)
+    axes.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.13), ncols=2)
     figure.tight_layout()
     figure.savefig(path)
     plt.close(figure)

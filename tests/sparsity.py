@@ -99,6 +99,22 @@ def agents(world: str, methods: tuple[str, ...], steps: int, policy: str = "firs
     return lines
 
 
+def paired(chosen_one: str, others: tuple[str, ...], stages: tuple[int, ...], path: Path) -> list[str]:
+    """A line for each other method: the paired difference of one method over it, by cleanup steps."""
+    rows = [row for row in load(path) if row["cleanup_steps"] in stages]
+    table = comparisons.comparison_table(rows, chosen_one, others)
+    lines = [
+        f"| {NAMES[chosen_one]} minus | "
+        + " | ".join("no cleanup" if not steps else f"{steps:,}" for steps in stages)
+        + " |",
+        "|---|" + "---:|" * len(stages),
+    ]
+    for number, other in enumerate(others, start=-len(others)):
+        cells = [" ".join([line[number].text, line[number].detail]) for line in table.lines]
+        lines.append(f"| {NAMES[other]} | {' | '.join(cells)} |")
+    return lines
+
+
 def policies(
     world: str, size: int, method: str, names: tuple[str, ...], stages: tuple[int, ...], path: Path = RESULTS
 ) -> list[str]:
@@ -138,6 +154,7 @@ def table_1(size: int, stages: tuple[int, ...]) -> list[str]:
 
 
 SPARSE = ("consolidated", "uniform")
+RIVALS = ("two-way", "uniform", "perceptual", "incoming", "outgoing")
 TABLES = {
     "point": lambda: success("point", ("both", "dense")),
     "safety-50000": lambda: agents("safety", SPARSE, 50_000),
@@ -147,7 +164,8 @@ TABLES = {
     ),
     "verified-50000": lambda: agents("safety", ("verified", "uniform"), 50_000),
     "verified-0": lambda: agents("safety", ("verified", "uniform"), 0),
-    "criteria": lambda: success("point", ("uniform", "perceptual", "incoming", "outgoing"), path=CRITERIA),
+    "criteria": lambda: success("point", ("both", *RIVALS), path=CRITERIA),
+    "criteria-paired": lambda: paired("both", RIVALS, STAGES, CRITERIA),
     "paper": lambda: table_1(10_000, (20_000, 50_000, 100_000, 400_000)),
     "spares": lambda: policies(
         "safety", 5_000, "consolidated", ("first-failure", "guarded", "spares"), (0, 20_000, 50_000), SPARES

@@ -215,6 +215,7 @@ def test_a_benchmark_whose_extra_is_missing_hides_no_other_one(tmp_path):
         ("point --cleanup-steps -5", "cleanup_steps is -5: expected 0 or more"),
         ("point --resize 0", "resize is 0: expected 1 or more"),
         ("doom --maze-seed -1", "maze_seed is -1: expected 0 or more"),
+        ("doom --maze-open 1.5", "open_share is 1.5: expected 0 to 1"),
         ("doom --network-seed -1", "network_seed is -1: expected 0 or more"),
         ("doom --size 0 0", "size is 0 × 0: expected 8 × 8 to 160 × 120 pixels"),
         ("safety --layouts -1", "layouts has -1: expected 0 or more"),

@@ -158,7 +158,7 @@ def successes(folders: list[str]) -> set[str]:
     ("page", "folders", "least"),
     [
         ("point", ["point"], 35),
-        ("doom", ["doom", "doom-sptm", "doom-verified"], 20),
+        ("doom", ["doom", "doom-sptm", "doom-verified", "doom-sptm-verified", "doom-ablation", "doom-third"], 20),
         ("safety", ["safety", "safety-long"], 80),
     ],
 )

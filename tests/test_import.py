@@ -15,7 +15,18 @@ middle = time.process_time()
 import sgm
 print(json.dumps([middle - begin, time.process_time() - middle, sorted(set(sys.modules) - before)]))
 """
-HEAVY = ["torch", "matplotlib", "networkx", "vizdoom", "mujoco", "gymnasium", "ray", "stable_baselines3", "numba"]
+HEAVY = [
+    "torch",
+    "matplotlib",
+    "networkx",
+    "vizdoom",
+    "mujoco",
+    "gymnasium",
+    "ray",
+    "stable_baselines3",
+    "numba",
+    "usearch",
+]
 # What only some calls need, and what takes a while to import.
 LATER = ["tqdm", "scipy.sparse.csgraph", "scipy.linalg", "scipy.spatial", "urllib.request", "ssl"]
 

@@ -45,7 +45,8 @@ THIRD_PARTY = {
         "scipy",
         "networkx",
         "numba",
-    },  # networkx: inside one function; numba: in one file
+        "usearch",
+    },  # networkx, usearch: inside one function each; numba: in one file
     "data": {"numpy", "gymnasium", "minari", "ogbench", "mujoco", "PIL", "imageio"},
     "navigation": {"numpy", "scipy", "gymnasium"},
     "envs": {"numpy", "scipy", "gymnasium", "mujoco", "ogbench", "vizdoom", "cv2", "matplotlib"},

@@ -10,7 +10,7 @@ from sgm.errors import printable
 if TYPE_CHECKING:
     from .base import Benchmark
 
-# What `sgm run` offers: a benchmark, or the module that has one as BENCHMARK, which is imported when it is needed.
+# The benchmarks of `sgm run`: a declaration, or the module that holds one as BENCHMARK, imported on first use.
 BENCHMARKS: dict[str, str | Benchmark] = {
     "point": "sgm.benchmarks.point.benchmark",
     "doom": "sgm.benchmarks.doom.benchmark",
@@ -21,19 +21,19 @@ BENCHMARKS: dict[str, str | Benchmark] = {
 
 
 def load(name: str) -> Benchmark:
-    """The benchmark of this name."""
+    """Return the benchmark with this name."""
     found = BENCHMARKS[name]
     return importlib.import_module(found).BENCHMARK if isinstance(found, str) else found
 
 
 def find_benchmark(environment: object) -> Benchmark | None:
-    """The benchmark of an environment, which is named "BENCHMARK:…" in results; None if that is not listed."""
+    """Return the benchmark of an environment that results call "BENCHMARK:…"; None if there is no such benchmark."""
     name = str(environment).partition(":")[0]
     return load(name) if name in BENCHMARKS else None
 
 
 def label(environment: str, method: str) -> str:
-    """What people call a method in an environment or benchmark of this name; as it is if no benchmark declares it."""
+    """Display name of a method of this environment or benchmark; the name itself if no benchmark declares it."""
     benchmark = find_benchmark(environment)
     known = benchmark.methods.get(method) if benchmark else None
     return known.label if known else printable(method)

@@ -1,8 +1,8 @@
-"""What a benchmark declares, and what its functions are given.
+"""The declaration of a benchmark (`Benchmark`), its methods and settings, and the pieces in which it is run.
 
-A benchmark is run in pieces, for example one for each seed. Its functions make what a piece needs: the environment, the
-networks, the buffer of observations, the tasks, memories and agents. `engine.py` calls them in order, keeps what is
-finished, resumes, and writes the results and the report.
+A benchmark is run in pieces, for example one for each seed. Its functions make the environment, networks, buffer of
+observations, tasks, memories and agents of a piece. `engine.py` calls them in order, stores finished stages, resumes
+interrupted runs, and writes the results and the report.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from .seeds import Purpose, seed_for
 from .shown import Shown
 
 Row = dict[str, Any]
-WORKERS = "workers that clean up, each with its share of the robots; 1: this process alone. Results depend on how many"
+WORKERS = "cleanup workers, which share the robots; 1: no extra process. Results depend on the number of workers"
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """The settings that every benchmark has. A benchmark adds its own; all of them decide its result."""
+    """Settings that all benchmarks share. A benchmark adds its own fields; results depend on all of them."""
 
     seeds: tuple[int, ...] = seed((0,), "seeds to run")
     methods: tuple[str, ...] = option((), "methods to run", fewest=1, metavar="NAME")
     cleanup_steps: int = steps(50_000)
     checkpoints: tuple[int, ...] = steps(())
     workers: int = count(1, WORKERS)
-    backend: str = option("multiprocessing", "where several workers run", choices=BACKENDS)
+    backend: str = option("multiprocessing", "how several workers are started", choices=BACKENDS)
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -49,18 +49,18 @@ class Settings:
 
     @property
     def schedule(self) -> list[int]:
-        """Cleanup steps at which success is evaluated, the last one included."""
+        """Numbers of cleanup steps after which success is evaluated, in ascending order."""
         return sorted({step for step in self.checkpoints if step < self.cleanup_steps} | {self.cleanup_steps} - {0})
 
 
 @dataclasses.dataclass(frozen=True)
 class Draws:
-    """Tasks that the environment draws itself when it is reset.
+    """Tasks that the environment draws at reset.
 
     Attributes:
-        seed: of the reset.
-        options: of the reset; a list of them is used in turn, see `sgm.evaluate`.
-        episodes: how many; None: one for each sub-environment.
+        seed: seed of the reset.
+        options: options of the reset; the items of a list are used in turn, see `sgm.evaluate`.
+        episodes: number of episodes; None: one for each sub-environment.
     """
 
     seed: int
@@ -70,18 +70,18 @@ class Draws:
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """One way to solve the tasks.
+    """A method that a benchmark compares: which memory it builds, and how that memory is cleaned up.
 
     Attributes:
-        label: what help, console, tables and figures call it.
-        title: what a table of several benchmarks calls it; empty: its label.
-        build: makes its memory for a piece; None: it has none.
-        filter: k of a k-nearest filter that is a phase of its own; None: there is no such phase.
-        cleaned: its memory is cleaned up.
-        policy: name of the cleanup policy of its memory; empty: what the rows or the settings of a run say.
-        goals: where cleanup sends its agents, "random" or "active".
-        learned: it uses the piece's networks.
-        extras: what it needs beyond the benchmark's extras.
+        label: display name in help, console, tables and figures.
+        title: display name in tables of several benchmarks; empty: the label.
+        build: builds its memory for a piece; None: the method has no memory.
+        filter: k of a k-nearest filter that is evaluated as a separate phase; None: no such phase.
+        cleaned: whether its memory is cleaned up.
+        policy: name of its cleanup policy; empty: the policy of the rows, or of the settings of the run.
+        goals: how cleanup chooses goals, "random" or "active".
+        learned: whether it uses the networks of the piece.
+        extras: optional dependencies that it needs beyond those of the benchmark.
     """
 
     label: str
@@ -95,14 +95,14 @@ class Method:
     extras: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     def stages(self, schedule: Sequence[int]) -> list[tuple[str, int]]:
-        """Phase and cleanup steps of each stage."""
+        """(phase, cleanup steps) of each stage that is evaluated."""
         filtered = [("filtered", 0)] if self.filter is not None else []
         cleaned = [("cleaned", steps) for steps in schedule if self.cleaned and self.build]
         return [("initial", 0), *filtered, *cleaned]
 
 
 def plain_report(run: RunFolder) -> list[page.Section]:
-    """The sections that every benchmark can have: how it was run, success, failures."""
+    """Report sections that suit any benchmark: settings, success, failures."""
     return page.standard(run, page.Section("Results", [tables.main_table(run.rows)]))
 
 
@@ -125,49 +125,49 @@ class Benchmark:
 
     Attributes:
         name: as in `sgm run NAME`.
-        label: what tables call it.
-        title: what is compared, for `sgm run --help`.
+        label: display name in tables.
+        title: one line on what is compared, for `sgm run --help`.
         description: a paragraph for `sgm run NAME --help`.
-        settings: a dataclass of options, a subclass of `Settings`.
-        quick: the settings of `--quick`.
-        methods: by name, in the order of the tables.
-        environment: what results call the environment of a piece; begins with the name of the benchmark and a colon.
+        settings: dataclass of options, a subclass of `Settings`.
+        quick: settings of `--quick`.
+        methods: methods by name, in the order of the tables.
+        environment: piece to the name of its environment in results, which begins with "NAME:".
         env: makes the vector environment of the evaluation, without autoreset.
-        tasks: makes what is evaluated: `Draws`, or starts and goals for `env.reset`.
-        agent: (piece, method, memory or None, name of the agent or None, whether it cleans) to an agent.
-        report: gives the sections of the page about a run folder.
-        console: gives the tables of these rows that are printed at the end.
-        distance: the distance and the features (or None) that memories of a piece are built and loaded with.
-        explore: makes the random exploration that networks, and perhaps memories, of a piece are made from.
-        learn: makes or loads the networks of a piece.
-        buffer: makes what memories of a piece are built from.
+        tasks: makes the evaluation tasks: `Draws`, or starts and goals for `env.reset`.
+        agent: (piece, method, memory or None, agent name or None, whether it cleans up) to an agent.
+        report: run folder to the sections of its report page.
+        console: rows to the tables printed at the end of a run.
+        distance: the distance and the features (or None) with which memories of a piece are built and loaded.
+        explore: collects the random exploration of a piece, the training data of its networks.
+        learn: trains or loads the networks of a piece.
+        buffer: makes the observations from which memories of a piece are built.
         world: makes the map, maze or rooms of a piece.
-        cleanup_env: makes the vector environment of cleanup; None: that of the evaluation, without its step limit.
-        cleanup_reset: gives the options of resets in cleanup.
-        cleanup_episode: gives the steps of a cleanup episode.
-        unbroken: the robots of cleanup go on from stage to stage, so that success after so many steps does not depend
-            on the stages before. It needs a `cleanup_env` of its own, and what was interrupted cleans up once more.
-        axes: what tells pieces apart, in rows and folders, and the setting with its values; the last one is "seed".
+        cleanup_env: makes the vector environment of cleanup; None: the evaluation environment without its step limit.
+        cleanup_reset: piece to the reset options of cleanup.
+        cleanup_episode: piece to the number of steps of a cleanup episode.
+        unbroken: the robots of cleanup continue from stage to stage, so that success after a number of steps does not
+            depend on earlier stages. It needs its own `cleanup_env`; an interrupted cleanup is repeated from its start.
+        axes: axes that identify a piece in rows and folders, each with the setting of its values; the last is "seed".
         shared: names of files and folders that the pieces of a run share.
-        fields: what only rows of this benchmark have, by ground truth or in a breakdown, and its shape.
-        policies: cleanup policies by name, if `settings.policies` chooses some of them.
-        agents: names of agents, if `settings.agents` chooses some of them.
-        evaluated: gives the names of the agents that are evaluated in a piece, if there are several.
-        declined: (piece, method) to why the method is left out of the piece; empty: it is not.
-        agent_settings: what all methods share; part of the results.
-        facts: (piece, memory or None) to what a row says of a memory by ground truth.
-        breakdown: (piece, evaluation) to what else a row says of an evaluation.
-        summary: (run folder, folders of pieces) to what else `results.json` says.
-        record: (piece, method, memory file, last row): keeps what figures need after every stage.
-        shown: what there is to see of memories and episodes: places, images, walls.
-        figure_data: keeps what figures need of a finished piece.
-        has_figure_data: whether that is there.
-        check: raises what is wrong with settings, before any work is done.
-        robots: the setting that says how many robots clean up at once; several workers share them.
+        fields: fields that only rows of this benchmark have (ground truth, breakdown), with their shapes.
+        policies: cleanup policies by name, from which `settings.policies` chooses.
+        agents: names of agents, from which `settings.agents` chooses.
+        evaluated: piece to the names of the agents evaluated in it, if there are several.
+        declined: (piece, method) to the reason why the method is left out of the piece; empty: it is run.
+        agent_settings: agent settings that all methods share; part of the results.
+        facts: (piece, memory or None) to fields of a row that need ground truth about the memory.
+        breakdown: (piece, evaluation) to further fields of a row, for example success by level.
+        summary: (run folder, folders of pieces) to further entries of `results.json`.
+        record: (piece, method, memory file, last row): stores data for figures after every stage.
+        shown: node positions, images, walls and episodes for the inspector.
+        figure_data: stores data for the figures of a finished piece.
+        has_figure_data: whether the data of `figure_data` is stored.
+        check: raises an error for invalid settings, before any work is done.
+        robots: name of the setting with the number of cleanup robots, which several workers share.
         may_differ: settings that may differ between runs in one folder, beyond pieces, methods and policies.
-        added: settings that runs of earlier versions did not have, and what these did.
-        paper_command: makes what the tables of the paper have of it.
-        extras: for each extra of the package, the modules of it that a run needs.
+        added: settings that earlier versions did not have, with the values that these versions used.
+        paper_command: the command that makes the results for the paper's tables.
+        extras: extras of the package, each with the modules that a run needs.
     """
 
     name: str
@@ -215,28 +215,28 @@ class Benchmark:
     extras: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=lambda: {"viz": ("matplotlib",)})
 
     def __post_init__(self) -> None:
-        """See that robots which go on from stage to stage are left alone in between."""
+        """Check that an unbroken cleanup has its own environment, so that evaluations do not disturb its robots."""
         if self.unbroken and self.cleanup_env is None:
-            raise ValueError(f"benchmark {self.name!r} is unbroken: it needs a cleanup_env")
+            raise ValueError(f"benchmark {self.name!r} is unbroken: give it a cleanup_env")
 
     @property
     def held(self) -> list[str]:
-        """What its runs write into their folders beyond what all runs do, with "*" for a number."""
+        """Names of files and folders that only runs of this benchmark write, with "*" for a number."""
         return [f"{next(iter(self.axes))}*", *self.shared]
 
     @property
     def free_settings(self) -> set[str]:
-        """Settings in which runs in one folder may differ: which pieces, methods and policies are run, and others."""
+        """Settings that may differ between runs in one folder: pieces, methods, policies and `may_differ`."""
         policies = {"policies"} if self.policies else set()
         return {*self.axes.values(), "methods", "backend", *policies, *self.may_differ}
 
     @property
     def earlier(self) -> dict[str, Any]:
-        """What runs of earlier versions did that settings can say now."""
+        """Values of settings that runs of earlier versions used without storing them."""
         return {"workers": 1, **self.added}
 
     def found(self, rows: Sequence[Row]) -> dict[str, Any]:
-        """Settings that say which pieces, methods and policies there are rows of."""
+        """Settings that list the pieces, methods and policies of these rows."""
         axes = {field: sorted({row[axis] for row in rows}) for axis, field in self.axes.items()}
         named = {"methods": ("method", self.methods), "policies": ("policy", self.policies)}
         kept = {field: {row.get(key) for row in rows} for field, (key, _) in named.items()}
@@ -247,17 +247,17 @@ class Benchmark:
 
 
 class Piece:
-    """One piece of a run: for example a seed. What its benchmark makes for it is made when it is first asked for.
+    """One piece of a run, for example a seed. Its environment, networks and so on are made on first use.
 
     Attributes:
         benchmark: the declaration.
-        settings: of the run.
-        numbers: what tells it from other pieces, numbers or names, for example {"seed": 0}.
-        out: the folder of the run.
-        folder: the folder of the piece.
-        command: what results say made them.
-        progress: show progress bars.
-        random: a generator for random actions, anew at the beginning of each stage.
+        settings: settings of the run.
+        numbers: numbers or names that identify the piece, for example {"seed": 0}.
+        out: folder of the run.
+        folder: folder of the piece.
+        command: the command line that the results record.
+        progress: whether to show progress bars.
+        random: generator of random actions, seeded again at the beginning of each stage.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class Piece:
         command: str = "",
         progress: bool = True,
     ) -> None:
-        """Describe a piece; nothing is made or written yet."""
+        """Describe a piece; nothing is computed or written yet."""
         self.benchmark, self.settings, self.out = benchmark, settings, out
         self.numbers: dict[str, Any] = dict(numbers)
         self.command, self.progress = command, progress
@@ -283,7 +283,7 @@ class Piece:
         return seed_for(tuple(self.numbers.values()), purpose)
 
     def say(self, text: str) -> None:
-        """Tell the user what happens."""
+        """Print a message that begins with the name of the piece."""
         print(f"{self.name}: {text}", flush=True)
 
     @cached_property
@@ -309,24 +309,24 @@ class Piece:
 
     @cached_property
     def networks(self) -> Any:
-        """What was learned."""
+        """Trained networks."""
         return self.benchmark.learn(self)
 
     @cached_property
     def buffer(self) -> Any:
-        """What memories are built from."""
+        """Observations from which memories are built."""
         return self.benchmark.buffer(self)
 
     @cached_property
     def tasks(self) -> Any:
-        """What is evaluated, the same for all methods and phases."""
+        """Evaluation tasks, the same for all methods and phases."""
         return self.benchmark.tasks(self)
 
     def build(self, method: str) -> sgm.SparseGraphicalMemory:
-        """The memory of a method before any cleanup; says what its figures warn of."""
+        """Build the memory of a method, before any cleanup, and print the warnings about it."""
         build = self.benchmark.methods[method].build
         if build is None:
-            raise sgm.InputError(f"method {method!r} has no memory: build another one")
+            raise sgm.InputError(f"method {method!r} has no memory: give a method that builds one")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", MemoryWarning)
             memory = build(self)
@@ -336,12 +336,12 @@ class Piece:
         return memory
 
     def load(self, path: Path, policy: str | None = None) -> sgm.SparseGraphicalMemory:
-        """A memory of this piece from its file, with a cleanup policy in the place of the stored one."""
+        """Load a memory of this piece; `policy` replaces its stored cleanup policy."""
         chosen = None if policy is None else self.benchmark.policies[policy]
         return sgm.SparseGraphicalMemory.load(path, *self.benchmark.distance(self), policy=chosen)
 
     def make_agent(self, method: str, memory: Any, *, name: str | None = None, clean: bool = False) -> Any:
-        """The agent of a method; `name` is one of the benchmark's agents, if it has several."""
+        """Make the agent of a method; `name` is one of the benchmark's agents, if it has several."""
         return self.benchmark.agent(self, method, memory, name, clean)
 
     def close(self) -> None:
@@ -352,5 +352,5 @@ class Piece:
 
 
 def piece_folder(out: Path, numbers: Mapping[str, int | str]) -> Path:
-    """The folder of a piece in that of its run."""
+    """Folder of a piece inside the folder of its run."""
     return out.joinpath(*(piece_name(axis, value) for axis, value in numbers.items()))

@@ -1,7 +1,7 @@
-"""What the values of a run's JSON files must be before anything is computed or drawn from them.
+"""Checks of the values in a run's JSON files, before anything is computed or drawn from them.
 
-A run folder may come from somebody else. Whatever in it is not as `docs/results.md` says is a StoreError, which escapes
-what a terminal would obey.
+A run folder may come from somebody else. Any value that does not follow `docs/results.md` raises a StoreError, in whose
+message control characters are escaped.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _HINT = "see docs/results.md"
 
 
 class Kind(NamedTuple):
-    """What a value may be: in words, and as a test."""
+    """A kind of value: its description and its test."""
 
     text: str
     holds: Callable[[Any], bool]
 
 
 class Each(NamedTuple):
-    """An object in which all names are of one kind, and all values of one shape."""
+    """A JSON object whose names are all of one kind and whose values are all of one shape."""
 
     names: Kind
     values: Shape
 
 
 class Several(NamedTuple):
-    """A list whose items are all of one shape."""
+    """A JSON list whose items are all of one shape."""
 
     items: Shape
 
@@ -85,13 +85,13 @@ RESULTS: Shape = {"settings": {}, "agent": {}, "versions": {}, "quality": {}, "t
 
 
 def check(value: Any, shape: Shape, what: str, name: str = "") -> None:
-    """StoreError unless a value has a shape; null is accepted everywhere, as what is not known.
+    """Raise StoreError unless a value has this shape; null stands for an unknown value and is always accepted.
 
     Args:
-        value: what a file holds.
-        shape: what it should be.
-        what: the file, or the row of it, that the value belongs to.
-        name: of the value in there, with dots between the parts.
+        value: value from a file.
+        shape: expected shape.
+        what: the file, or the row of it, for the error.
+        name: dotted name of the value in the file, for the error.
     """
     if value is None:
         return
@@ -115,13 +115,13 @@ def check(value: Any, shape: Shape, what: str, name: str = "") -> None:
 def check_row(
     row: Any, what: str = "a row", needed: Sequence[str] = (), shapes: Mapping[str, Shape] | None = None
 ) -> None:
-    """StoreError unless a row has every field that tables are made from, and all of the right kind.
+    """Raise StoreError unless a row has every field that tables use, each of the right kind.
 
     Args:
-        row: of `results.json` or `state.json`.
-        what: the row in words, for the error.
-        needed: fields that must be there and not null, beyond those of all benchmarks.
-        shapes: of the fields that only rows of one benchmark have; None: of the one that the environment names.
+        row: a row of `results.json` or `state.json`.
+        what: description of the row, for the error.
+        needed: fields that must not be missing or null, beyond those of all benchmarks.
+        shapes: shapes of fields that only rows of one benchmark have; None: of the benchmark of its environment.
     """
     _require(isinstance(row, dict), row, "an object", what)
     every = (*NEEDED, *KNOWN, *needed)
@@ -140,15 +140,15 @@ def check_row(
 
 
 def _declared(environment: Any) -> Mapping[str, Shape]:
-    """The fields that the benchmark of an environment declares; none if no benchmark is known by it."""
+    """Fields declared by the benchmark of an environment; none if no benchmark has this environment."""
     benchmark = find_benchmark(environment)
     return {**dict.fromkeys(benchmark.axes, COUNT), **benchmark.fields} if benchmark else {}
 
 
 def check_facts(row: Mapping[str, Any], facts: Mapping[str, Any], what: str) -> None:
-    """StoreError unless a row says these facts."""
+    """Raise StoreError unless a row has these values."""
     for name, value in facts.items():
-        _require(row.get(name) == value, row.get(name), f"{value!r}, after the folder", what, name)
+        _require(row.get(name) == value, row.get(name), f"{value!r}, as in the name of the folder", what, name)
 
 
 def _require(holds: bool, value: Any, text: str, what: str, name: str = "") -> None:

@@ -1,4 +1,4 @@
-"""Results of several run folders of one benchmark as one: parts that were run on other machines, or at other times."""
+"""Combine run folders of one benchmark, for example parts that were run on several machines."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from .results import write_json
 from .runs import SCHEMA, RunFolder
 from .tables import PHASES, Row
 
-_MADE = ("command", "date", "versions", "machine")  # what made a part
+_MADE = ("command", "date", "versions", "machine")  # provenance of a part
 _SCHEDULE = ("cleanup_steps", "checkpoints")  # parts may have been cleaned up for longer than others
 
 
 def combine(folders: Sequence[Path], out: Path, command: str = "") -> Path:
-    """Write `results.json`, figures and the report of all rows of these run folders; the path of the report.
+    """Write `results.json`, figures and a report from all rows of several run folders; return the path of the report.
 
-    A row that several folders have must have the same outcome in all of them, and is taken from the first. Of the
-    settings only those may differ that say which part is run. `parts` of the results says what made each folder.
+    A row that occurs in several folders must have the same outcome in all of them; the first is kept. Runs may differ
+    only in the settings that select parts. `parts` in the results records command, date and versions of each folder.
 
     Args:
-        folders: run folders, or results that `combine` wrote, of one benchmark.
-        out: the folder to write to; it may be one of them.
-        command: what the results say made them.
+        folders: run folders, or folders written by `combine`, of one benchmark.
+        out: folder to write to; it may be one of `folders`.
+        command: the command line that the results record.
     """
     runs = [RunFolder.read(folder) for folder in folders]
     benchmark = _benchmark(runs)
@@ -52,7 +52,7 @@ def combine(folders: Sequence[Path], out: Path, command: str = "") -> Path:
 
 
 def _benchmark(runs: Sequence[RunFolder]) -> Benchmark:
-    """The benchmark that all runs are of."""
+    """Return the benchmark of all runs; InputError if there are several."""
     names = list(dict.fromkeys(str(run.results.get("benchmark")) for run in runs))
     if len(names) != 1 or names[0] not in BENCHMARKS:
         raise sgm.InputError(
@@ -62,7 +62,7 @@ def _benchmark(runs: Sequence[RunFolder]) -> Benchmark:
 
 
 def _settings(benchmark: Benchmark, runs: Sequence[RunFolder]) -> dict[str, Any]:
-    """Those that all have; InputError if any differs that decides a result."""
+    """Settings of the combined run; InputError if the runs differ in a setting that changes results."""
     free = {*benchmark.free_settings, *_SCHEDULE}
     first = _given(benchmark, runs[0])
     for run in runs[1:]:
@@ -70,8 +70,8 @@ def _settings(benchmark: Benchmark, runs: Sequence[RunFolder]) -> dict[str, Any]
         unlike = [name for name in {**first, **other} if name not in free and first.get(name) != other.get(name)]
         if unlike:
             raise sgm.InputError(
-                f"{runs[0].folder} and {run.folder} differ in {', '.join(unlike)}: results of other settings cannot "
-                "be combined"
+                f"{runs[0].folder} and {run.folder} differ in {', '.join(unlike)}: results of different settings "
+                "cannot be combined"
             )
     schedules = {name: [run.settings[name] for run in runs if name in run.settings] for name in _SCHEDULE}
     longest = {"cleanup_steps": max(schedules["cleanup_steps"], default=0)}
@@ -80,9 +80,9 @@ def _settings(benchmark: Benchmark, runs: Sequence[RunFolder]) -> dict[str, Any]
 
 
 def _given(benchmark: Benchmark, run: RunFolder) -> dict[str, Any]:
-    """The settings of a run, with what runs of earlier versions did where they had no such setting."""
+    """Settings of a run; settings that its version did not have yet get the values that it used."""
     settings = dict(run.settings)
-    if settings.get("workers", 1) is None:  # in version 0.1.0 the processes that simulate, now --simulators
+    if settings.get("workers", 1) is None:  # in version 0.1.0 the number of simulator processes, now --simulators
         del settings["workers"]
     return {**benchmark.earlier, **settings}
 
@@ -96,7 +96,9 @@ def _rows(benchmark: Benchmark, runs: Sequence[RunFolder]) -> list[Row]:
             known, where = found.setdefault(key, (row, run.folder))
             if _outcome(known) != _outcome(row):
                 what = ", ".join(str(value) for value in key if value is not None)
-                raise sgm.InputError(f"{where} and {run.folder} have other outcomes of {what}: they are not one run")
+                raise sgm.InputError(
+                    f"{where} and {run.folder} have different outcomes of {what}: they are not parts of one run"
+                )
     places = {name: place for place, name in enumerate([*benchmark.methods, *benchmark.policies])}
 
     def order(row: Row) -> tuple[Any, ...]:
@@ -108,24 +110,24 @@ def _rows(benchmark: Benchmark, runs: Sequence[RunFolder]) -> list[Row]:
 
 
 def _key(benchmark: Benchmark, row: Row) -> tuple[Any, ...]:
-    """What tells a row from all others."""
+    """Values that identify a row."""
     names = (*benchmark.axes, "method", "policy", "agent", "phase", "cleanup_steps")
     return tuple(row.get(name) for name in names)
 
 
 def _outcome(row: Row) -> tuple[Any, ...]:
-    """What must be the same however often a row is run."""
+    """Values that must be equal whenever a row is run again."""
     return row["episodes"], row["successes"], row.get("outcomes"), row["nodes"], row["edges"]
 
 
 def _tables(runs: Sequence[RunFolder]) -> list[str]:
-    """What a benchmark says of its pieces beside the rows."""
+    """Names of the entries beside the rows that describe pieces."""
     known = {"schema", "benchmark", *_MADE, "parts", "settings", "agent", "rows"}
     return list(dict.fromkeys(name for run in runs for name in run.results if name not in known))
 
 
 def _joined(values: Iterable[Any]) -> dict[str, Any]:
-    """Objects as one; of a name that several have, the first."""
+    """Merge objects; the first value of a name wins."""
     joined: dict[str, Any] = {}
     for value in values:
         joined = {**(value if isinstance(value, Mapping) else {}), **joined}
@@ -133,5 +135,5 @@ def _joined(values: Iterable[Any]) -> dict[str, Any]:
 
 
 def _part(run: RunFolder) -> dict[str, Any]:
-    """What made a run, and how much of it there is."""
+    """Provenance of a run, and its number of rows."""
     return {**{name: run.results.get(name) for name in _MADE}, "rows": len(run.rows)}

@@ -1,4 +1,4 @@
-"""Methods against each other on the same tasks."""
+"""Paired comparisons of methods on the same tasks."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from .tables import NONE, Cell, Group, Pooled, Row, Table
 
 
 def note(method: str) -> str:
-    """What the numbers of a comparison mean."""
+    """Explanation of the numbers in a comparison table."""
     return (
-        f"How much higher the success of {method} is, percentage points, with the 95 % interval of Agresti and Min "
-        "(2005) for outcomes of the same tasks. The interval is over episodes; seeds may differ by more."
+        f"Success of {method} minus that of the other method, percentage points, with the 95 % interval of Agresti and "
+        "Min (2005) for paired outcomes. The interval is over episodes; seeds may differ by more."
     )
 
 
 class Tally(NamedTuple):
-    """How often a method is above another with the whole interval of the difference, below it, or neither."""
+    """Number of stages in which the interval of the difference is above zero, contains zero, or is below zero."""
 
     leads: int
     ties: int
@@ -30,7 +30,7 @@ class Tally(NamedTuple):
 
 
 def comparison_table(rows: Iterable[Row], chosen: str, others: Sequence[str]) -> Table:
-    """How many points a method is above others on the same tasks, by cleanup steps."""
+    """Success of a method minus that of each other method on the same tasks, percentage points, by cleanup steps."""
     items = tables.by_stage(rows)
     rival = _rivals(items)
 
@@ -45,7 +45,7 @@ def comparison_table(rows: Iterable[Row], chosen: str, others: Sequence[str]) ->
 
 
 def tally(rows: Iterable[Row], chosen: str, other: str, least: int) -> Tally:
-    """How often a method leads another in the stages from so many cleanup steps on."""
+    """Count wins, ties and losses of a method against another, over stages with at least `least` cleanup steps."""
     items = tables.by_stage(rows)
     rival = _rivals(items)
     mine = [item for group, item in items if group.method == chosen and item.cleanup_steps >= least]
@@ -55,13 +55,13 @@ def tally(rows: Iterable[Row], chosen: str, other: str, least: int) -> Tally:
 
 
 def _rivals(items: Sequence[tuple[Group, Pooled]]) -> Callable[[Pooled, str], Pooled | None]:
-    """What finds the same stage of another method."""
+    """Return a function that finds the same stage of another method."""
     stages = {(item.group, item.phase, item.cleanup_steps): item for _, item in items}
     return lambda item, other: stages.get((item.group._replace(method=other), item.phase, item.cleanup_steps))
 
 
 def _above(item: Pooled, rival: Pooled | None) -> tuple[float, float, float] | None:
-    """The paired difference over the seeds that both have, in points, and its interval."""
+    """Paired difference over the seeds that both methods have, percentage points, and its interval."""
     mine, theirs = (
         {row["seed"]: str(row["outcomes"]) for row in (each.rows if each else ()) if row.get("outcomes")}
         for each in (item, rival)

@@ -1,7 +1,7 @@
-"""A first look: a memory in a maze, a plan through a wall, the edges that fail, the plan that works.
+"""`sgm demo`: a memory of a maze, a plan through a wall, the edges that fail, and the plan that works.
 
-The distance is what a learned one often is: right along corridors, but blind to walls at close range. So the first plan
-exploits a wall, and following it is what repairs the memory.
+The distance has a typical fault of learned distances: it is right along corridors, but ignores walls at close range.
+The first plan therefore leads through a wall, and following it repairs the memory.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from . import plots
 from .provenance import provenance
 
 Positions = NDArray[np.float64]
-ENDS = ((8.0, 20.0), (44.0, 20.0))  # (row, column) in cells: a wall between them, the door far to the side
-BLIND = 3.5  # cells: at this range or less, walls are not seen
+ENDS = ((8.0, 20.0), (44.0, 20.0))  # (row, column) in cells, with a wall between them and the door far to the side
+BLIND = 3.5  # cells; up to this range, walls are ignored
 
 
 def sample_positions(maze: Maze, number: int, seed: int) -> Positions:
@@ -34,7 +34,7 @@ def sample_positions(maze: Maze, number: int, seed: int) -> Positions:
 
 
 def blind_distances(maze: Maze, positions: Positions) -> NDArray[np.float32]:
-    """(n, n) steps: along corridors where it is far, straight on where it is near, wall or not."""
+    """(n, n) steps: the true path length for far pairs, the straight line through any wall for near pairs."""
     straight = np.linalg.norm(positions[:, None] - positions, axis=-1)
     ids = maze.cell_ids(positions)
     around = maze.distances[np.ix_(ids, ids)]
@@ -42,13 +42,13 @@ def blind_distances(maze: Maze, positions: Positions) -> NDArray[np.float32]:
 
 
 def can_walk(maze: Maze, start: Positions, goal: Positions) -> bool:
-    """Whether the straight line from start to goal meets no wall."""
+    """Whether the straight line from start to goal crosses no wall."""
     share = np.linspace(0, 1, 200)[:, None]
     return bool(maze.is_free(start + share * (goal - start)).all())
 
 
 def first_blocked_leg(maze: Maze, positions: Positions, nodes: NDArray[np.int64]) -> tuple[int, int] | None:
-    """The first edge of a plan that a wall blocks, as node ids; `positions` are those of the nodes."""
+    """First edge of a plan that crosses a wall, as node ids; `positions` are those of the nodes."""
     for u, v in itertools.pairwise(nodes.tolist()):
         if not can_walk(maze, positions[u], positions[v]):
             return u, v
@@ -56,8 +56,8 @@ def first_blocked_leg(maze: Maze, positions: Positions, nodes: NDArray[np.int64]
 
 
 def run(out: Path, seed: int = 0, command: str = "", observations: int = 1500) -> Path:
-    """Build, plan, fail, replan, and write `memory.sgm`, what is beside it, `run.json` and `plan.png` to `out`."""
-    plots.pyplot()  # without matplotlib there is nothing to show, so the work is not begun
+    """Build, plan, fail, replan, and write `memory.sgm` with its side files, `run.json` and `plan.png` to `out`."""
+    plots.pyplot()  # fail before the work if matplotlib is missing
     maze = load_maze("FourRooms", resize=5, thin=True)
     positions = sample_positions(maze, observations, seed)
     distance = sgm.TableDistance(blind_distances(maze, positions))
@@ -103,7 +103,7 @@ def draw(
     plans: tuple[sgm.Plan, sgm.Plan],
     ends: Positions,
 ) -> None:
-    """The memory over its maze, with the edges that were cut and the plans before and after."""
+    """Draw the memory over its maze, with the removed edges and the plans before and after."""
     figure, axes = plots.pyplot().subplots(figsize=(7, 7.4))
     plots.draw_maze(axes, maze)
     plots.draw_edges(axes, places, memory.edges())

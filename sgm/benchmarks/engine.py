@@ -1,9 +1,9 @@
-"""Runs a benchmark: pieces × methods × policies × stages × agents, then the results and the report.
+"""Run a benchmark: pieces × methods × policies × stages × agents, then write the results and the report.
 
-A piece is, for example, a seed; a chain is a method under a cleanup policy; a stage is an evaluation before or after
-some cleanup. Every finished stage is on disk before the next one begins, and each has random numbers of its own (those
-of an unbroken cleanup are the chain's), so a run that was interrupted resumes and gives the same result. Runs of some
-pieces, methods and policies in one folder make up one run of all.
+A piece is, for example, a seed; a chain is a method with a cleanup policy; a stage is an evaluation before or after
+some cleanup. Every finished stage is on disk before the next one begins, and each stage has its own random numbers (an
+unbroken cleanup has one stream for the chain), so an interrupted run resumes and gives the same result. Runs of
+different pieces, methods and policies in one folder are combined.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .workers import worker_env
 
 
 class Run:
-    """A run of a benchmark in a folder, in which it may have begun before."""
+    """A run of a benchmark in a folder, which may hold an interrupted run."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class Run:
         resume: bool = True,
         progress: bool = True,
     ) -> None:
-        """Claim the folder. Whatever is wrong with the settings or the installation is said before that.
+        """Check the settings and the installation, then claim the folder.
 
         Args:
             benchmark: the declaration.
-            settings: what to run, of the benchmark's own class.
-            out: the folder.
-            command: what results say made them.
-            resume: resume the run that the folder holds; otherwise remove what it left there.
-            progress: show progress bars.
+            settings: settings of the run, an instance of `benchmark.settings`.
+            out: folder of the run.
+            command: the command line that the results record.
+            resume: resume the run in the folder; otherwise remove its files and start over.
+            progress: whether to show progress bars.
         """
         self.benchmark, self.settings, self.out = benchmark, settings, out
         self.command, self.progress = command, progress
@@ -68,7 +68,7 @@ class Run:
         claim_folder(out, kept, self._states(), benchmark.held, resume=resume, defaults=benchmark.earlier)
 
     def run(self) -> Path:
-        """Do what is not done yet; returns the path of the report."""
+        """Run all stages that are not finished; return the path of the report."""
         axes = self.benchmark.axes
         for values in itertools.product(*(getattr(self.settings, field) for field in axes.values())):
             numbers = dict(zip(axes, values, strict=True))
@@ -82,7 +82,7 @@ class Run:
         return path
 
     def write_results(self) -> list[Row]:
-        """Gather the rows of all finished stages in the folder, also those of other commands, into results.json."""
+        """Write results.json from all finished stages in the folder, including those of earlier commands."""
         rows = [row for state in self._states() for row in state.rows()]
         folders = [piece_folder(self.out, numbers) for numbers in find_pieces(self.out, self.benchmark.axes)]
         content = {
@@ -97,10 +97,10 @@ class Run:
         write_json(self.out / "results.json", content)
         return rows
 
-    # -- where everything is -------------------------------------------------------------------------------------
+    # -- state files ---------------------------------------------------------------------------------------------
 
     def _chain(self, numbers: Mapping[str, int | str], method: str, policy: str | None) -> StateFile:
-        """What a method under a policy has finished in a piece."""
+        """State file of a method with a policy in a piece."""
         facts = {**numbers, "method": method, **({} if policy is None else {"policy": policy})}
         folder = piece_folder(self.out, numbers).joinpath(method, *([] if policy is None else [policy]))
         needed = ("agent",) if self.benchmark.agents else ()
@@ -108,7 +108,7 @@ class Run:
         return StateFile(folder, facts, self.benchmark.methods[method].build is not None, needed, shapes)
 
     def _states(self) -> list[StateFile]:
-        """Of all pieces of the folder, also those of other commands."""
+        """State files of all pieces in the folder, including those of earlier commands."""
         pieces = find_pieces(self.out, self.benchmark.axes)
         chains = list(itertools.product(self.benchmark.methods, self.benchmark.policies or [None]))
         return [self._chain(numbers, *chain) for numbers in pieces for chain in chains]
@@ -130,7 +130,7 @@ class Run:
         piece.folder.mkdir(parents=True, exist_ok=True)
         if not drawn or any(method.learned for method in methods):
             _ = piece.networks
-        # Training is over. Simulators need the other cores from here on, and results do not depend on their number.
+        # Training is over: leave the other cores to the simulators. Results do not depend on the number of threads.
         with one_thread():
             for method, policy in left:
                 self._run_chain(piece, method, policy)
@@ -144,14 +144,14 @@ class Run:
         return state is not None and all(_is_done(state, stage) for stage in stages) and chain.has_memory(state)
 
     def _run_chain(self, piece: Piece, method: str, policy: str | None) -> None:
-        """Evaluate a method by its stages, from where it stands."""
+        """Evaluate the stages of a method that are not finished."""
         chain, spec = self._chain(piece.numbers, method, policy), self.benchmark.methods[method]
         chain.folder.mkdir(parents=True, exist_ok=True)
         state = chain.read()
         memory: Any = None
-        again = self.benchmark.unbroken  # robots cannot be stored: what is known of the chain is done once more
+        again = self.benchmark.unbroken  # robots cannot be stored: the cleanup of the chain is repeated
         if again and state is not None:
-            chain.memory_file(state)  # StoreError if it is gone: it would be missing for ever
+            chain.memory_file(state)  # StoreError if it is missing, since nothing would make it again
         if spec.build is not None:
             if state is None or again:
                 memory = self._built(piece, method, policy)
@@ -164,7 +164,7 @@ class Run:
     def _run_stages(
         self, piece: Piece, chain: StateFile, method: str, memory: Any, cleaning: _Cleaning, state: Any
     ) -> None:
-        """The stages of a method that are not done yet; `state` is what is known."""
+        """Run the stages of a method that are not finished; `state` holds the finished ones."""
         spec, again = self.benchmark.methods[method], self.benchmark.unbroken
         stages = spec.stages(self.settings.schedule)
         if memory is not None:
@@ -193,7 +193,7 @@ class Run:
                 self.benchmark.record(piece, method, chain.memory_file(state), rows[-1])
 
     def _built(self, piece: Piece, method: str, policy: str | None) -> sgm.SparseGraphicalMemory:
-        """The memory of a method before any cleanup; policies share one."""
+        """Memory of a method before any cleanup, shared by all policies."""
         if policy is None:
             return piece.build(method)
         path = piece.folder / method / "built.sgm"
@@ -203,17 +203,17 @@ class Run:
         return piece.load(path, policy)
 
     def _agents(self, piece: Piece) -> Sequence[str | None]:
-        """The names of the agents that are evaluated; None where there is one without a name."""
+        """Names of the agents to evaluate; a single agent may have the name None."""
         return self.benchmark.evaluated(piece) if self.benchmark.agents else [None]
 
     def _recorders(self, piece: Piece, about: Mapping[str, Any]) -> list[Recorder]:
-        """What records the evaluation of each agent on a stage."""
+        """Recorders of a stage, one for each agent."""
         steps = about["cleanup_steps"]
         text = f"after {steps:,} cleanup steps" if steps else f"before cleanup, {about['phase']}"
         return self.benchmark.shown.recorders(piece, piece.env, self._agents(piece), text)
 
     def _rows(self, piece: Piece, memory: Any, about: Mapping[str, Any], recorders: Sequence[Recorder]) -> list[Row]:
-        """Evaluate every agent on a stage."""
+        """Evaluate every agent on a stage; one row each."""
         graph = {
             "nodes": None if memory is None else len(memory),
             "edges": None if memory is None else len(memory.edges().source),
@@ -245,7 +245,7 @@ def _is_done(state: Mapping[str, Any], stage: tuple[str, int]) -> bool:
 
 
 def _summary(row: Row) -> str:
-    """A row in a line."""
+    """One-line summary of a row."""
     who = ", ".join(row[name] for name in ("method", "policy", "agent", "phase") if name in row)
     after = f" after {row['cleanup_steps']:,} cleanup steps" if row["cleanup_steps"] else ""
     low, high = row["ci95"]
@@ -258,13 +258,13 @@ def _summary(row: Row) -> str:
     return ", ".join(parts)
 
 
-# -- what runs agents --------------------------------------------------------------------------------------------
+# -- episodes ----------------------------------------------------------------------------------------------------
 
 
 def rollout(
     agent: Any, env: Any, tasks: Any, *, traces: int = 0, recorder: Recorder | None = None, progress: bool = False
 ) -> Evaluation:
-    """Run one episode for each task, and record the first `traces` of them; an agent that cleans does so."""
+    """Run one episode for each task and record the first `traces` of them; a cleaning agent cleans up meanwhile."""
     how: dict[str, Any] = {"traces": traces, "recorder": recorder, "progress": progress}
     if isinstance(tasks, Draws):
         return run_episodes(agent, env, tasks.episodes, seed=tasks.seed, options=tasks.options, **how)
@@ -272,17 +272,17 @@ def rollout(
 
 
 class _Cleaning:
-    """The cleanup of one memory, from stage to stage."""
+    """Cleanup of one memory, from stage to stage."""
 
     def __init__(self, piece: Piece, method: str, memory: Any, done: int) -> None:
-        """Go on with a memory that so many steps have been done with."""
+        """Continue with a memory after `done` cleanup steps."""
         self.piece, self.method, self.memory, self.done = piece, method, memory, done
         self.cleaner: Cleaner | None = None
-        self.crew: Crew | None = None  # in the place of a cleaner, where there are several workers
+        self.crew: Crew | None = None  # replaces the cleaner if there are several workers
         self.recorders: list[Recorder] = []
 
     def until(self, steps: int) -> float:
-        """Clean up to so many steps, with robots that begin anew unless the benchmark is unbroken; the seconds."""
+        """Clean up to `steps` steps in all; return the seconds. Robots start again unless the benchmark is unbroken."""
         piece, benchmark = self.piece, self.piece.benchmark
         if piece.settings.workers > 1:
             return self._until_by_crew(steps)
@@ -329,16 +329,16 @@ class _Cleaning:
         return seconds
 
     def close(self) -> None:
-        """End the workers, if there are any."""
+        """Stop the workers, if there are any."""
         if self.crew is not None:
             self.crew.close()
 
 
-# -- what is installed -------------------------------------------------------------------------------------------
+# -- optional dependencies ---------------------------------------------------------------------------------------
 
 
 def require_extras(benchmark: Benchmark, methods: tuple[str, ...]) -> None:
-    """MissingExtra if a module is not installed that these methods of a benchmark need."""
+    """Raise MissingExtra if a module that these methods of a benchmark need is not installed."""
     needed = [(f"sgm run {benchmark.name}", benchmark.extras)]
     needed += [(f"method {method}", benchmark.methods[method].extras) for method in methods]
     for what, extras in needed:

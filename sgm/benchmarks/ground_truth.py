@@ -1,4 +1,4 @@
-"""What is true of a memory's edges, by the positions of its nodes. No agent knows this."""
+"""Ground truth about a memory's edges, from the true positions of its nodes. Agents have no access to it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def edge_lengths(edges: sgm.Edges, positions: NDArray[np.floating]) -> NDArray[n
 
 
 def share_over(lengths: NDArray[np.float64], limit: float) -> float | None:
-    """The share of edges that are longer than a limit; None if there are no edges."""
+    """Share of edges longer than a limit; None if there are no edges."""
     return float((lengths > limit).mean()) if len(lengths) else None
 
 
 def largest_component(nodes: int, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """(nodes,) which nodes are in the largest strongly connected component of the graph of these edges."""
+    """(nodes,) bool, the members of the largest strongly connected component of the graph of these edges."""
     graph = csr_array((np.ones(len(source)), (source, target)), shape=(nodes, nodes))
     component = connected_components(graph, connection="strong")[1]
     inside: NDArray[np.bool_] = component == np.bincount(component).argmax()

@@ -1,4 +1,4 @@
-"""A memory and an episode over a map: the figures that all benchmarks draw on a background of their own.
+"""Figures of a memory and of an episode over a map; each benchmark gives its own background.
 
 Positions are (n, 2) with the vertical coordinate first, as in `plots`. `draw_map(axes)` is a function that draws the
 background and sets its limits.
@@ -40,7 +40,7 @@ DrawMap = Callable[[Any], None]
 
 
 class Stage(NamedTuple):
-    """The edges of a memory at some time, and those that were removed until then."""
+    """Edges of a memory at some stage, and the edges removed before it."""
 
     title: str
     edges: sgm.Edges
@@ -58,13 +58,13 @@ def stages_of(memory: sgm.SparseGraphicalMemory) -> list[Stage]:
 
 
 def joined(first: sgm.Edges, second: sgm.Edges) -> sgm.Edges:
-    """The edges of both."""
+    """Concatenate two sets of edges."""
     source, target, weight = (np.concatenate([first[column], second[column]]) for column in range(3))
     return sgm.Edges(source, target, weight)
 
 
 def some(edges: sgm.Edges, chosen: NDArray[np.bool_]) -> sgm.Edges:
-    """The edges of a mask."""
+    """Edges selected by a boolean mask."""
     return sgm.Edges(edges.source[chosen], edges.target[chosen], edges.weight[chosen])
 
 
@@ -79,15 +79,15 @@ def memory_stages(
     limit: float = np.inf,
     unit: str = "",
 ) -> None:
-    """A memory over a map at each stage: false edges, removed edges and nodes that are cut off stand out.
+    """Draw a memory over a map at each stage, and highlight false edges, removed edges and disconnected nodes.
 
     Args:
-        path: of the figure.
+        path: file of the figure.
         draw_map: draws the background.
-        positions: (V, 2) of the nodes.
-        stages: a panel for each.
-        limit: an edge that is longer is false.
-        unit: of positions.
+        positions: (V, 2) positions of the nodes.
+        stages: stages, one for each panel.
+        limit: length above which an edge is false.
+        unit: unit of positions.
     """
     nodes = checked(positions, 2, "positions of nodes")
     shape = {"figsize": (5.1 * len(stages), 5.8), "squeeze": False, "gridspec_kw": {"wspace": 0.03}}
@@ -122,7 +122,7 @@ def _draw_stage(axes: Any, nodes: Floats, stage: Stage, limit: float) -> None:
 
 
 def _opacity(number: int, most: int) -> float:
-    """How opaque to draw edges: the more there are, the less."""
+    """Opacity of edges, lower the more there are."""
     return float(np.clip(most / max(number, 1), 0.15, 0.9))
 
 
@@ -144,21 +144,21 @@ def _stage_handles(stages: Sequence[Stage], limit: float, unit: str) -> dict[str
 
 
 def main_cut(cuts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The failed edge to show: one through a wall, the longest, the last."""
+    """Failed edge to show: preferably one through a wall, then the longest, then the last."""
     return max(cuts, key=lambda cut: (cut.get("blocked", False), cut.get("length", 0.0), cut["step"]))
 
 
 def episode(path: Path, draw_map: DrawMap, positions: NDArray[Any], edges: sgm.Edges, trace: Mapping[str, Any]) -> None:
-    """One episode over a map, in two panels.
+    """Draw one episode over a map, in two panels.
 
-    If an edge failed: until then, and from the next plan on. Otherwise: the first and the last plan on the whole map,
-    and the same magnified.
+    If an edge failed: the steps before the failure, and those from the next plan on. Otherwise: the first and the last
+    plan on the whole map, and the same magnified.
 
     Args:
-        path: of the figure.
+        path: file of the figure.
         draw_map: draws the background.
-        positions: (V, 2) of the nodes.
-        edges: those to draw behind the episode.
+        positions: (V, 2) positions of the nodes.
+        edges: edges to draw behind the episode.
         trace: `Trace.asdict()` whose "observations" are (n, 2) positions, and "goal" (2,).
     """
     nodes, way = (
@@ -183,7 +183,7 @@ def episode(path: Path, draw_map: DrawMap, positions: NDArray[Any], edges: sgm.E
 
 
 def _draw_detour(panels: Any, nodes: Floats, way: Floats, goal: Floats, trace: Mapping[str, Any], outcome: str) -> None:
-    """Until an edge failed on the left, and from the next plan on on the right."""
+    """Draw the steps before an edge failed on the left, and those from the next plan on the right."""
     cuts, plans, cut = trace["cuts"], trace["plans"], main_cut(trace["cuts"])
     turn = min(int(cut["step"]), len(way) - 1)
     before = [plan for plan in plans if plan["step"] < cut["step"]][-1:]
@@ -204,7 +204,7 @@ def _draw_detour(panels: Any, nodes: Floats, way: Floats, goal: Floats, trace: M
 
 
 def _draw_whole(panels: Any, nodes: Floats, way: Floats, goal: Floats, trace: Mapping[str, Any], outcome: str) -> None:
-    """The whole map on the left, and the part of the episode magnified on the right."""
+    """Draw the whole map on the left, and the part with the episode magnified on the right."""
     plans = trace["plans"]
     chosen = plans if len(plans) < 2 else (plans[0], plans[-1])
     lines = [way, goal]
@@ -220,7 +220,7 @@ def _draw_whole(panels: Any, nodes: Floats, way: Floats, goal: Floats, trace: Ma
 def _draw_plan(
     axes: Any, plan: Mapping[str, Any], nodes: Floats, way: Floats, goal: Floats, colour: str, **style: Any
 ) -> Floats:
-    """A plan from where it was made over its nodes to the goal; its (L, 2) positions."""
+    """Draw a plan from the agent's position over its nodes to the goal; return its (L, 2) positions."""
     begin = way[min(int(plan["step"]), len(way) - 1)]
     line = np.concatenate([begin[None], nodes[np.asarray(plan["nodes"], int)], goal])
     draw_path(axes, line, colour, f"plan at step {plan['step']}", **style)
@@ -228,7 +228,7 @@ def _draw_plan(
 
 
 def _draw_failed(axes: Any, nodes: Floats, cuts: Sequence[Mapping[str, Any]]) -> None:
-    """Edges that failed, each with a cross on its middle: not by colour alone."""
+    """Draw failed edges, each with a cross on its middle, so that they do not differ by colour alone."""
     ends = np.array([(cut["u"], cut["v"]) for cut in cuts], int).reshape(-1, 2)
     draw_edges(
         axes, nodes, sgm.Edges(ends[:, 0], ends[:, 1], np.zeros(len(ends), np.float32)), CUT, linewidths=2.2, zorder=5
@@ -239,7 +239,7 @@ def _draw_failed(axes: Any, nodes: Floats, cuts: Sequence[Mapping[str, Any]]) ->
 
 
 def _draw_step_numbers(axes: Any, way: Floats, steps: range) -> None:
-    """Step numbers along the way, some six in a panel."""
+    """Draw about six step numbers along the path."""
     apart = next(size for size in (5, 10, 20, 25, 50, 100, 1_000_000) if len(steps) <= 7 * size)
     box = {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.8}
     look = {"textcoords": "offset points", "fontsize": 8.5, "color": TRACK, "bbox": box, "zorder": 5.2}
@@ -249,7 +249,7 @@ def _draw_step_numbers(axes: Any, way: Floats, steps: range) -> None:
 
 
 def magnify(whole: Any, detail: Any, points: Floats, least: float = 1e-9) -> float:
-    """Show the square around (n, 2) points in detail and mark it on the whole map; half the side of the square."""
+    """Show the square around (n, 2) points in detail and mark it on the whole map; return half the side length."""
     low, high = points.min(axis=0), points.max(axis=0)
     half = float(max(*(high - low), least)) / 2 * 1.25
     bottom, left = (low + high) / 2 - half

@@ -1,4 +1,4 @@
-"""The networks of a benchmark: trained once, shipped with the package, judged once."""
+"""Networks of a benchmark: train them once or load the shipped ones, and measure their quality once."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ def train_once(
     save: Callable[[Any], None] | None = None,
     **facts: Any,
 ) -> None:
-    """Train and save a network unless its file is there; an interrupted training resumes from a checkpoint beside it.
+    """Train and save a network unless its file exists; interrupted training resumes from a checkpoint beside the file.
 
     Args:
-        piece: whose network it is.
-        path: the file.
-        what: is trained, in words.
-        train: from the path of the checkpoint to the network.
-        save: writes the network; None: `network.save(path, facts)`, with facts about how it was made.
-        facts: more of these.
+        piece: the piece that uses the network.
+        path: file of the network.
+        what: description of the network, for the progress message.
+        train: path of the checkpoint to the trained network.
+        save: writes the network; None: `network.save(path, facts)`, with facts about the training.
+        facts: further facts to store.
     """
     if path.exists():
         return
@@ -44,19 +44,19 @@ def train_once(
         save(network)
     else:
         settings = dataclasses.asdict(piece.settings)
-        seconds = round(time.monotonic() - begin)  # of the last, uninterrupted part
+        seconds = round(time.monotonic() - begin)  # since the last interruption
         network.save(path, {**provenance(piece.command), "settings": settings, **facts, "seconds": seconds})
     checkpoint.unlink(missing_ok=True)
 
 
 def learn_once(piece: Piece, folder: Path, kinds: Mapping[str, Any], train: Callable[[Piece, Path], None]) -> list[Any]:
-    """The networks that come with the package, or those in a folder, of which those that are missing are trained.
+    """Load the networks shipped with the package, or those in a folder, after training the missing ones.
 
     Args:
-        piece: whose networks they are; `settings.pretrained` chooses.
-        folder: where they are kept.
-        kinds: their classes by name.
-        train: trains what is not in the folder.
+        piece: the piece that uses them; `settings.pretrained` selects the shipped networks.
+        folder: folder of trained networks.
+        kinds: classes of the networks by name.
+        train: trains the networks that the folder does not hold.
     """
     if piece.settings.pretrained:
         return shipped(piece.benchmark.name, kinds)
@@ -66,23 +66,23 @@ def learn_once(piece: Piece, folder: Path, kinds: Mapping[str, Any], train: Call
 
 
 def load_networks(folder: Path, kinds: Mapping[str, Any], prefix: str = "") -> list[Any]:
-    """The networks of these classes in a folder, by name."""
+    """Load the networks of these classes from a folder, in the same order."""
     return [kind.load(folder / f"{prefix}{name}.safetensors") for name, kind in kinds.items()]
 
 
 def shipped(benchmark: str, kinds: Mapping[str, Any]) -> list[Any]:
-    """The networks of a benchmark that come with the package."""
+    """Load the networks of a benchmark that are shipped with the package."""
     with as_file(files("sgm") / "weights") as folder:
         for name in kinds:
             if not (folder / f"{benchmark}-{name}.safetensors").exists():
                 raise sgm.SGMError(
-                    f"{benchmark}-{name}.safetensors is missing: train from scratch, sgm run {benchmark} --train"
+                    f"{benchmark}-{name}.safetensors is missing: train from scratch with sgm run {benchmark} --train"
                 )
         return load_networks(folder, kinds, f"{benchmark}-")
 
 
 def judge_once(piece: Piece, folder: Path, judge: Callable[[], dict[str, Any]]) -> None:
-    """Write quality.json, how good the networks in a folder are, unless it is there, and say so."""
+    """Measure the quality of the networks in a folder, write quality.json and print it, unless the file exists."""
     if read_quality(folder) is not None:
         return
     judged = judge()
@@ -100,7 +100,7 @@ def judge_once(piece: Piece, folder: Path, judge: Callable[[], dict[str, Any]]) 
 
 
 def by_recall(quality: Any) -> dict[str, Any]:
-    """What `evaluate_distance` found, ready for JSON, with what is accepted at each recall by its name."""
+    """Result of `evaluate_distance` as JSON values, with precision by recall."""
     found: dict[str, Any] = quality.asdict()
     accepted = {str(item.pop("recall")): item for item in found.pop("accepted")}
     return {**found, "precision": accepted}

@@ -1,4 +1,4 @@
-"""The options of `sgm run NAME`: the fields of a benchmark's settings, each with its help where it is declared."""
+"""Options of `sgm run NAME`, made from the fields of a benchmark's settings; each field declares its help text."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def option(
     metavar: Any = None,
     off: str | None = None,
 ) -> Any:
-    """A field of settings that is an option of the command.
+    """Declare a field of settings that is also a command-line option.
 
     Args:
-        default: its value unless it is given; None: what `help` says.
-        help: one line.
-        group: the heading under which `--help` lists it.
-        choices: the values that it, or each of its items, may have.
-        least: the smallest value that it, or each of its items, may have.
-        fewest: the smallest number of its items, if it is a tuple.
-        metavar: what the help calls its value.
-        off: the flag that makes a bool False; None: `--no-NAME`.
+        default: default value; None: `help` describes the default.
+        help: help text, one line.
+        group: heading under which `--help` lists it.
+        choices: accepted values, of each item if it is a tuple.
+        least: smallest accepted value, of each item if it is a tuple.
+        fewest: smallest number of items of a tuple.
+        metavar: name of the value in the help.
+        off: flag that sets a bool to False; None: `--no-NAME`.
     """
     limits = {"choices": tuple(choices), "least": least, "fewest": fewest}
     return dataclasses.field(
@@ -44,32 +44,30 @@ def option(
 
 
 def count(default: int | None, help: str, group: str = RUN) -> Any:
-    """An option that is a whole number, 1 or more."""
+    """Declare an option that is a whole number, 1 or more."""
     return option(default, help, group, least=1, metavar="N")
 
 
 def some_of(
     choices: Iterable[str], default: tuple[str, ...], help: str, group: str = RUN, metavar: str = "NAME"
 ) -> Any:
-    """An option that is some of these names, at least one."""
+    """Declare an option that is a tuple of at least one of these names."""
     return option(default, help, group, choices=choices, fewest=1, metavar=metavar)
 
 
 def seed(default: Any, help: str, group: str = RUN, metavar: str = "SEED") -> Any:
-    """An option that is a seed, or a tuple of at least one."""
+    """Declare an option that is a seed, or a tuple of at least one seed."""
     return option(default, help, group, least=0, fewest=1, metavar=metavar)
 
 
 def steps(default: Any) -> Any:
-    """The option for the length of cleanup (a number), or for when to evaluate besides its end (a tuple)."""
-    what = (
-        "cleanup steps after which to evaluate, too" if isinstance(default, tuple) else "environment steps of cleanup"
-    )
+    """Declare the option for the length of cleanup (a number), or for the intermediate evaluations (a tuple)."""
+    what = "cleanup steps of intermediate evaluations" if isinstance(default, tuple) else "environment steps of cleanup"
     return option(default, what, least=0, metavar="STEPS")
 
 
 def check_values(settings: Any) -> None:
-    """InputError if a field has too few items, or is, or has an item that is, too small or not one of its choices."""
+    """Raise InputError if a field has too few items, or a value that is too small or not among its choices."""
     for field in dataclasses.fields(settings):
         value, least, choices = getattr(settings, field.name), field.metadata["least"], field.metadata["choices"]
         items = value if isinstance(value, tuple) else (value,)
@@ -88,16 +86,16 @@ def _listed(choices: tuple[str, ...]) -> str:
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type[Any], out: Path) -> None:
-    """Add a flag for every field of a settings dataclass, then what every run has; `out` is the default folder."""
+    """Add a flag for every field of a settings dataclass, and the flags of all runs; `out` is the default folder."""
     groups = add_fields(parser, kind)
-    quick = "tiny budgets, to see that everything works; the results mean nothing"
+    quick = "tiny budgets, to test that everything works; the results are meaningless"
     groups[RUN].add_argument("--quick", action="store_true", help=quick)
     groups["folder"].add_argument("--out", type=Path, default=out, help="folder to write to (default: %(default)s)")
     add_resume(groups["folder"], "resume the run in the folder (default), or remove it and start over")
 
 
 def add_fields(parser: argparse.ArgumentParser, kind: type[Any]) -> dict[str, Any]:
-    """Add a flag for every field of a settings dataclass; the groups of flags by name, "folder" among them."""
+    """Add a flag for every field of a settings dataclass; return the groups of flags by name, including "folder"."""
     groups = {name: parser.add_argument_group(name) for name in (RUN, EVALUATION, MEMORY, TRAINING, "folder")}
     types = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
@@ -112,7 +110,7 @@ def add_resume(group: Any, about: str) -> None:
 
 
 def read_settings(kind: type[Any], quick: Mapping[str, Any], options: argparse.Namespace) -> Any:
-    """The settings of a run: what was given, else the tiny budgets if --quick is given, else the defaults."""
+    """Settings of a run: given values, then the tiny budgets of --quick if given, then defaults."""
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     given = {name: value for name, value in given.items() if value is not None}
@@ -132,7 +130,7 @@ def _flags(field: dataclasses.Field[Any]) -> list[str]:
 
 
 def _how(field: dataclasses.Field[Any], kind: Any) -> dict[str, Any]:
-    """The arguments of `add_argument` for a field of this type: bool, number, text, one of them or None, a tuple."""
+    """Arguments of `add_argument` for a field: bool, number or text, optionally None, or a tuple of them."""
     default: Any = field.default
     choices = field.metadata["choices"]
     if kind is bool:

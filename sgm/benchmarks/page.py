@@ -1,7 +1,7 @@
-"""A run folder as a page: tables, figures and how to rerun, in one HTML file that needs no network.
+"""Report page of a run folder: tables, figures and the command, in one HTML file that loads nothing from elsewhere.
 
-A benchmark's `report(run)` gives the sections; here they become HTML. What a run folder holds and what the fields of
-`results.json` mean: `docs/results.md`.
+A benchmark's `report(run)` returns the sections; this module turns them into HTML. `docs/results.md` describes run
+folders and the fields of `results.json`.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from .tables import Cell, Pooled, Table, failure_table, steps_table
 if TYPE_CHECKING:
     from .base import Benchmark
 
-# -- what a page is made of --------------------------------------------------------------------------------------
+# -- parts of a page ---------------------------------------------------------------------------------------------
 
 
 class Note(NamedTuple):
-    """Small print; loud if it must not be missed."""
+    """A note in small print; a loud one is emphasised."""
 
     text: str
     loud: bool = False
 
 
 class Facts(NamedTuple):
-    """Names and values."""
+    """A list of names and values."""
 
     values: Mapping[str, Any]
     title: str = ""
 
 
 class Figure(NamedTuple):
-    """What to draw into `figures/<name>.png`; a wide figure takes the whole width of the page."""
+    """A figure, drawn into `figures/<name>.png`; a wide one takes the whole width of the page."""
 
     name: str
     caption: str
@@ -51,7 +51,7 @@ class Figure(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Figures, each drawn when the page is written."""
+    """A group of figures, drawn when the page is written."""
 
     items: Sequence[Figure]
 
@@ -60,48 +60,48 @@ Part: TypeAlias = Table | Note | Facts | Figures
 
 
 class Section(NamedTuple):
-    """A headed part of the page; it is left out if it has nothing but notes."""
+    """A section with a heading; it is left out if it holds only notes."""
 
     title: str
     parts: Sequence[Part]
 
 
-# -- sections that all benchmarks have ---------------------------------------------------------------------------
+# -- sections of all benchmarks ----------------------------------------------------------------------------------
 
 
 def standard(run: RunFolder, *sections: Section) -> list[Section]:
-    """How a benchmark was run, its own sections, then success by seed, failures, and what it was made with."""
+    """Settings, the benchmark's own sections, success by seed, failures, and provenance."""
     return [what_was_run(run), *sections, by_seed(run), failures(run), made_with(run)]
 
 
 def distance_note(far: str) -> str:
-    """What the columns of `distance_table` mean; pairs that are so far apart are false."""
+    """Explanation of the columns of `distance_table`; pairs more than `far` apart are false."""
     return (
-        "On rollouts that the networks were not trained on. AUC: pairs a few steps apart against pairs many steps "
-        "apart. At a recall of truly near pairs across rollouts: the threshold in steps, and the share of accepted "
-        f"pairs that are near, and that are over {far} apart."
+        "Measured on held-out rollouts. AUC: pairs a few steps apart against pairs many steps apart. At each recall of "
+        "truly near pairs across rollouts: the threshold in steps, and the shares of accepted pairs that are near and "
+        f"that are over {far} apart."
     )
 
 
 def what_was_run(run: RunFolder) -> Section:
-    """The command and all settings."""
+    """Section with the command and all settings."""
     command = {"command": str(run.results.get("command") or "not recorded")}
     return Section("What was run", [Facts(command), Facts(run.settings), Facts(run.results.get("agent") or {})])
 
 
 def by_seed(run: RunFolder) -> Section:
-    """Success of every seed at every stage."""
+    """Section with the success of every seed at every stage."""
     return Section("Success by cleanup steps and seed", [steps_table(run.rows)])
 
 
 def failures(run: RunFolder) -> Section:
-    """Why episodes failed."""
-    about = "Steps to goal are those of successful episodes. Largest component: the largest strongly connected one."
+    """Section with the reasons for failed episodes."""
+    about = "Steps to goal: mean over successful episodes. Largest component: the largest strongly connected component."
     return Section("Failures", [failure_table(run.rows), Note(about)])
 
 
 def made_with(run: RunFolder) -> Section:
-    """Date, machine and versions."""
+    """Section with date, machine and versions."""
     known = {name: run.results[name] for name in ("date", "machine") if name in run.results}
     parts = [
         ", ".join(str(part.get(name)) for name in ("command", "date", "machine") if part.get(name))
@@ -112,7 +112,7 @@ def made_with(run: RunFolder) -> Section:
 
 
 def band(pooled: Sequence[Pooled]) -> str:
-    """What the band around a curve is."""
+    """Explanation of the band around a success curve."""
     seeds = max((item.seeds for item in pooled), default=1)
     if seeds == 1:
         return "One seed; the band is the Wilson 95 % interval over its episodes."
@@ -151,11 +151,11 @@ dt { color: #666; flex: 0 0 8.5rem; } dd { margin: 0; overflow-wrap: anywhere; m
 
 
 def write_report(benchmark: Benchmark, folder: Path, trusted: Mapping[str, Any] | None = None) -> Path:
-    """Draw `figures/*.png` and write `report.html` from what a run folder holds; the path of the page.
+    """Draw `figures/*.png` and write `report.html` from a run folder; return the path of the page.
 
     Args:
         benchmark: the declaration; its report gives the sections.
-        folder: of the run; parts of it may be missing.
+        folder: folder of the run; parts of it may be missing.
         trusted: settings of the run that the caller vouches for, as in `RunFolder`.
     """
     require_own_files(Path(folder), benchmark.held)
@@ -164,7 +164,7 @@ def write_report(benchmark: Benchmark, folder: Path, trusted: Mapping[str, Any] 
 
 
 def write(run: RunFolder, sections: Sequence[Section]) -> Path:
-    """Draw the figures of these sections and write `report.html`; its path."""
+    """Draw the figures of these sections and write `report.html`; return its path."""
     environments = list(dict.fromkeys(row["environment"] for row in run.rows)) or ["no results yet"]
     more = f" and {len(environments) - 2} more" if len(environments) > 3 else ""
     shown = ", ".join(environments[:2] if more else environments)
@@ -172,7 +172,7 @@ def write(run: RunFolder, sections: Sequence[Section]) -> Path:
 
 
 def write_page(folder: Path, title: str, sections: Sequence[Section]) -> Path:
-    """Draw the figures of these sections and write `report.html` with this title to a folder; its path."""
+    """Draw the figures of these sections and write `report.html` with this title to a folder; return its path."""
     title, path = _text(title), folder / "report.html"
     body = "".join(_section(section, folder / "figures") for section in sections)
     write_text(
@@ -193,7 +193,7 @@ def _section(section: Section, figures: Path) -> str:
 
 
 def _part(part: Part, figures: Path) -> str:
-    """A part as HTML; empty if it has no content."""
+    """Convert a part to HTML; empty if it has no content."""
     if isinstance(part, Note):
         words = f"<strong>{_text(part.text)}</strong>" if part.loud else _text(part.text)
         return f'<p class="note">{words}</p>\n' if part.text else ""
@@ -204,13 +204,13 @@ def _part(part: Part, figures: Path) -> str:
 
 
 def _gallery(items: Sequence[Figure], folder: Path) -> Iterator[str]:
-    """Draw figures; those that cannot be drawn are named below the others, by reason."""
+    """Draw figures; list those that cannot be drawn below the others, by reason."""
     problems: dict[str, list[str]] = {}
     for item in items:
         path = folder / f"{item.name}.png"
         try:
             _draw(item, path)
-        except Exception as error:  # a damaged file may lead to anything, and the rest of the page is good
+        except Exception as error:  # a damaged file may raise anything; write the rest of the page
             problems.setdefault(str(error), []).append(path.name)
         else:
             yield _figure(item, path)
@@ -222,7 +222,7 @@ def _draw(item: Figure, path: Path) -> None:
     """Draw a figure into a file."""
     path.parent.mkdir(exist_ok=True)
     with warnings.catch_warnings():
-        # It would print characters of a file, such as those that a terminal obeys, as they are.
+        # The warning would print control characters of a file to the terminal.
         warnings.filterwarnings("ignore", "Glyph .* missing")
         item.draw(path)
 
@@ -237,7 +237,7 @@ def _figure(item: Figure, path: Path) -> str:
 
 
 def _table(table: Table) -> str:
-    """A table that scrolls on its own where the page is narrow."""
+    """Convert a table to HTML that scrolls sideways on narrow pages."""
     if not table.lines:
         return ""
     heads = "".join(f"<th>{_text(head)}</th>" for head in table.heads)
@@ -266,5 +266,5 @@ def _fact(value: Any) -> str:
 
 
 def _text(value: str) -> str:
-    """Text for a page, without anything that is markup, or that is not to be seen."""
+    """Escape text for HTML, and drop invisible characters."""
     return escape(printable(value))

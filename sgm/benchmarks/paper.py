@@ -1,4 +1,4 @@
-"""The numbers that the paper prints: Emmons et al., NeurIPS 2020. Every table and figure takes them from here."""
+"""Numbers printed in the paper (Emmons et al., NeurIPS 2020), the one source for all tables and figures."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from typing import Any, NamedTuple
 
 
 class Quoted(NamedTuple):
-    """A number and its ±; None where there is none."""
+    """A number and its ±, or None if the paper gives none."""
 
     value: float
     spread: float | None = None
 
     def text(self, unit: str = " %", digits: int = 1) -> str:
-        """As the paper prints it."""
+        """Format the number as the paper does."""
         spread = "" if self.spread is None else f" ± {self.spread:.{digits}f}"
         return f"{self.value:.{digits}f}{spread}{unit}"
 
 
 class MainRow(NamedTuple):
-    """A row of the paper's Table 1: success in percent, after so many steps of cleanup; None without."""
+    """A row of the paper's Table 1: success in percent, and the cleanup steps before it, None without cleanup."""
 
     benchmark: str
     method: str
@@ -32,7 +32,7 @@ MAIN = (
     MainRow("doom", "sptm", Quoted(39.3, 4.0), None),
     MainRow("doom", "sptm+sgm", Quoted(60.7, 4.0), 114_000),
     MainRow("safety", "consptm", Quoted(68.2, 4.1), 1_000_000),
-    # One row in the paper. By its Table 3 it merges by two-way consistency, by its appendix by both criteria.
+    # One row in the paper: its Table 3 says that it merges by two-way consistency, its appendix says by both criteria.
     MainRow("safety", "two-way", Quoted(92.9, 1.4), 1_000_000),
     MainRow("safety", "both", Quoted(92.9, 1.4), 1_000_000),
 )
@@ -55,19 +55,19 @@ ABLATION = {
 }
 # Table 4: milliseconds to take an action, mean and standard deviation.
 TIME = {"sorb": Quoted(550.0, 220.0), "sorb+sgm": Quoted(77.0, 4.0)}
-# PointEnv without a memory: the text of the paper says that these do not reach far goals, and has no number.
+# PointEnv without a memory: the paper's text says that these do not reach far goals, but gives no number.
 NEAR_ZERO = ("d3pg", "ddpg+her", "sac+her")
-POINT_ENVIRONMENT = "point:FourRooms-thin"  # how results call the paper's PointEnv
-# How the names of the paper's environments begin, by benchmark; of PointEnv's mazes only the paper's.
+POINT_ENVIRONMENT = "point:FourRooms-thin"  # name of the paper's PointEnv in results
+# Prefixes of the names of the paper's environments, by benchmark; for PointEnv only the paper's maze.
 ENVIRONMENTS = {"point": POINT_ENVIRONMENT, "doom": "doom:", "safety": "safety:"}
-# What the paper's PointEnv is; a run with other values comes after those that have these.
+# Settings of the paper's PointEnv; runs with other values rank behind runs with these.
 SETTINGS: dict[str, dict[str, Any]] = {
     "point": {"criterion": "two-way", "difficulty": 0.95, "resize": 5, "buffer_size": 1000}
 }
 
 
 def main_row(benchmark: str, method: str) -> MainRow | None:
-    """The row of Table 1 of a method, if it has one."""
+    """Return the row of Table 1 for a method, if there is one."""
     return next((row for row in MAIN if (row.benchmark, row.method) == (benchmark, method)), None)
 
 
@@ -80,7 +80,7 @@ def doom_overall(method: str, steps: int) -> Quoted | None:
 
 
 def ablation(method: str) -> tuple[Quoted | None, Quoted | None]:
-    """Success in SafetyGym without and with cleanup: Table 3, and Table 1 for the methods that it does not have."""
+    """Success in SafetyGym without and with cleanup: Table 3, or Table 1 for methods that are not in Table 3."""
     row = main_row("safety", method)
     return ABLATION.get(method, (None, row.success if row else None))
 

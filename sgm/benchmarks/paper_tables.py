@@ -1,7 +1,7 @@
-"""The tables of the paper, ours beside the paper's.
+"""The paper's tables with our results beside the paper's.
 
-`sgm table 1` to `4` print them, `sgm table --write FILE` puts them into a page. They are assembled from run folders;
-what no folder holds is a dash, with the command that makes it.
+`sgm table 1` to `4` print them, `sgm table --write FILE` puts them into a page. They are assembled from run folders; a
+missing result is shown as a dash, with the command that makes it.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ PAPER_POLICY = "first-failure"
 _QUOTED = {method for method, _ in LEVELS}
 _CRITERIA = (*ABLATION, "both", "consptm")  # the last two are not in the paper's table
 _SUCCESS_NOTE = (
-    "In brackets: the Wilson 95 % interval over the episodes of all seeds together. Mean over seeds: ± is its standard "
-    "error, which one seed does not have; where seeds differ much, it tells more than the interval. The paper does not "
-    "say what its own ± is."
+    "In brackets: the Wilson 95 % interval over the pooled episodes of all seeds. Mean over seeds: ± is the standard "
+    "error (none for one seed); where seeds differ much, it is more informative than the interval. The paper does not "
+    "define its ±."
 )
 
 
@@ -37,10 +37,10 @@ class Printed(NamedTuple):
     """A table of the paper.
 
     Attributes:
-        title: what it shows.
-        parts: tables, some with titles of their own.
-        notes: what to know when reading it.
-        sources: the run folders it is from and what made them.
+        title: title of the table.
+        parts: tables, some with their own titles.
+        notes: explanations of the numbers.
+        sources: run folders of the numbers, with command and machine.
     """
 
     title: str
@@ -49,18 +49,18 @@ class Printed(NamedTuple):
     sources: Sequence[str]
 
     def console(self) -> str:
-        """Columns of plain text, without anything that a terminal would obey."""
+        """Format as columns of plain text, without control characters."""
         blocks = [self.title]
         for table in self.parts:
             blocks += [printable(table.title), tables.columns(table)]
-        # A line with a command is left whole, to be copied.
+        # Lines with a command are not wrapped, so that they can be copied.
         notes = map(printable, self.notes)
         wrapped = [note if "`" in note else textwrap.fill(note, 120) for note in notes]
         blocks += ["\n".join(wrapped), "\n".join(map(printable, self.sources))]
         return "\n\n".join(block for block in blocks if block).replace("`", "")
 
     def markdown(self) -> str:
-        """For a page, without the title."""
+        """Format as Markdown, without the title."""
         blocks = []
         for table in self.parts:
             blocks += [f"**{printable(table.title)}**" if table.title else "", tables.markdown(table)]
@@ -72,7 +72,7 @@ class Printed(NamedTuple):
 
 
 def main_results(found: Found) -> Printed:
-    """Table 1: success of every method after the longest cleanup, by the paper's policy where there is one."""
+    """Table 1: success of every method after the longest cleanup, with the paper's cleanup policy where it was run."""
     heads = ["Environment", "Method", "Cleanup policy", "Cleanup steps", "Seeds × episodes"]
     heads += ["Success", "Mean over seeds", "Paper", "Paper's steps"]
     lines, used, missing, more = list[list[Cell]](), list[Series](), _Missing(found), False
@@ -91,12 +91,12 @@ def main_results(found: Found) -> Printed:
             ours = [item.cleanup, steps, episodes_text(last), success_text(last), seeds_text(last)]
             lines.append(cells(item.group.environment, name, *ours, *paper))
         used += series
-    elsewhere = [f"Other policies than {PAPER_POLICY}, the paper's, are in Table 3."] if more else []
+    elsewhere = [f"Policies other than the paper's ({PAPER_POLICY}) are in Table 3."] if more else []
     return missing.printed("Table 1: main results", [Table(heads, lines)], [_SUCCESS_NOTE, *elsewhere], used)
 
 
 def doom_levels(found: Found) -> Printed:
-    """Table 2: success in ViZDoom by how far the goal is."""
+    """Table 2: success in ViZDoom by distance of the goal."""
     heads = ["Method", "Explored", "Cleanup steps", "Seeds × episodes", "Easy", "Medium"]
     heads += ["Hard", "Overall", "Mean over seeds", "Paper: easy / medium / hard", "Paper: overall"]
     benchmark, used, missing, parts = load("doom"), found.of("doom"), _Missing(found), []
@@ -105,7 +105,7 @@ def doom_levels(found: Found) -> Printed:
         mine = [item for item in used if item.group.environment == environment]
         stages = {(stage.method, stage.cleanup_steps): stage for item in mine for stage in item.stages}
         explored = {item.group.method: _explored(item) for item in mine}
-        # A map on which nothing of the paper was run is not short of it.
+        # On maps without any of the paper's methods, their rows do not count as missing.
         wanted = {*stages, *(LEVELS if not mine or any(method in _QUOTED for method, _ in stages) else ())}
         cleaned = {method for method, steps in wanted if steps}
         lines = []
@@ -120,20 +120,20 @@ def doom_levels(found: Found) -> Printed:
     notes = [
         "Easy, medium and hard: start and goal up to 200, 400 and 600 map units apart. The paper's dense oracle is in "
         "its appendix.",
-        "Explored: environment steps of random exploration that the memory is built from; the paper's are 20,100.",
+        "Explored: environment steps of random exploration from which the memory is built; 20,100 in the paper.",
         _SUCCESS_NOTE,
     ]
     return missing.printed("Table 2: ViZDoom by level", parts, notes, used)
 
 
 def _explored(series: Series) -> int | None:
-    """Environment steps that the memories of a ViZDoom run are built from, if its settings say so."""
+    """Environment steps of exploration from which the memories of a ViZDoom run are built, if its settings say so."""
     episodes, steps = (series.run.settings.get(name) for name in ("buffer_episodes", "buffer_steps"))
     return episodes * steps if isinstance(episodes, int) and isinstance(steps, int) else None
 
 
 def ablation(found: Found) -> Printed:
-    """Table 3: what makes two observations one node, before and after cleanup, in SafetyGym."""
+    """Table 3: success of each merging criterion in SafetyGym, before and after cleanup."""
     heads = ["Cleanup policy", "Method", "Seeds × episodes", "Nodes", "W/o cleanup", "Mean over seeds"]
     heads += ["Paper", "W/ cleanup", "Mean over seeds", "Paper", "Cleanup steps"]
     used, missing, parts = [item for item in found.of("safety") if item.group.method in _CRITERIA], _Missing(found), []
@@ -147,8 +147,8 @@ def ablation(found: Found) -> Printed:
             lines.append(_criterion_line(method, None))
         parts.append(Table(heads, lines, environment))
     notes = [
-        "W/ cleanup: after the longest cleanup; the paper's is 1,000,000 steps. Its two-way row here and its SGM in "
-        "Table 1 have the same success and another ±.",
+        "W/ cleanup: after the longest cleanup (1,000,000 steps in the paper). The paper's two-way row here and its "
+        "SGM row in Table 1 have the same success and different ±.",
         _SUCCESS_NOTE,
     ]
     return missing.printed("Table 3: merging criteria in SafetyGym", parts, notes, used)
@@ -175,9 +175,9 @@ def time_per_action(found: Found) -> Printed:
     ratios = [sorb / mine if sorb and mine else None for sorb, mine in zip(*times, strict=True)]
     lines.append(cells("SoRB ÷ SGM", "", *map(number_text, ratios)))
     note = (
-        "One agent: a robot that acts alone. Reference pattern: the same graph and networks, in the pattern of the "
-        "released code. Both are single measurements. In a batch: the time of an evaluation divided by its actions, "
-        "after the longest cleanup; ± is the standard deviation over seeds. The paper's ± is that over actions."
+        "One agent: a single robot. Reference pattern: the same graph and networks, computed as in the released code. "
+        "Both are single measurements. In a batch: time of an evaluation divided by its number of actions, after the "
+        "longest cleanup; ± is the standard deviation over seeds. The paper's ± is the deviation over actions."
     )
     printed = missing.printed("Table 4: time per action in PointEnv", [Table(heads, lines)], [note], used)
     return printed._replace(sources=[*printed.sources, *filter(None, [found.speed_made])])
@@ -186,20 +186,20 @@ def time_per_action(found: Found) -> Printed:
 TABLES: dict[int, Callable[[Found], Printed]] = {1: main_results, 2: doom_levels, 3: ablation, 4: time_per_action}
 
 
-# -- shown, or in a page -----------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------
 
 _PLACE = re.compile(r"(<!-- table ([1-4]) -->\n)(?:(?!<!-- table ).)*?(<!-- end -->)", re.DOTALL)
 
 
 def show(numbers: Iterable[int], folders: Sequence[Path] | None = None, markdown: bool = False) -> str:
-    """Tables as text, by default from `runs` if there are any."""
+    """Format tables as text, by default from the folder `runs` if it exists."""
     found = find(folders or default_folders())
     printed = [TABLES[number](found) for number in numbers]
     return "\n\n\n".join(item.markdown() if markdown else item.console() for item in printed)
 
 
 def filled(page: str, folders: Sequence[Path]) -> str:
-    """A Markdown page with every table between `<!-- table 1 -->` and `<!-- end -->` made anew."""
+    """Return a Markdown page in which every table between `<!-- table 1 -->` and `<!-- end -->` is replaced."""
     begun, whole = page.count("<!-- table "), len(_PLACE.findall(page))
     if not whole or whole != begun:
         raise sgm.SGMError(
@@ -211,7 +211,7 @@ def filled(page: str, folders: Sequence[Path]) -> str:
 
 
 def write(path: Path, folders: Sequence[Path] | None = None) -> None:
-    """Make the tables of a page anew, by default from the repository's results."""
+    """Replace the tables in a page, by default with those of the repository's results."""
     path.write_text(filled(path.read_text(encoding="utf-8"), folders or [COMMITTED]), encoding="utf-8")
 
 
@@ -219,7 +219,7 @@ def write(path: Path, folders: Sequence[Path] | None = None) -> None:
 
 
 def _level_texts(stage: Pooled | None) -> list[str]:
-    """Seeds, the three levels, overall, mean over seeds."""
+    """Cells of a row: seeds, success of the three levels, overall, mean over seeds."""
     rows = stage.rows if stage else ()
     levels = [success_text(next(iter(by_level(rows, level)), None)) for level in ("easy", "medium", "hard")]
     return [episodes_text(stage), *levels, success_text(stage), seeds_text(stage)]
@@ -252,7 +252,7 @@ def _criterion_line(method: str, item: Series | None) -> list[Cell]:
 
 
 class _Missing:
-    """What no run has, by what makes it."""
+    """Results that no run holds, grouped by the benchmark that makes them."""
 
     def __init__(self, found: Found) -> None:
         self._found, self._names = found, dict[str, list[str]]()
@@ -261,33 +261,33 @@ class _Missing:
         self._names.setdefault(source, []).append(name)
 
     def printed(self, title: str, parts: Sequence[Table], notes: Sequence[str], used: Sequence[Series]) -> Printed:
-        """A table with notes about what is missing and what is doubtful, and what it was made from."""
+        """Add notes about missing results, unusual settings and sources to a table."""
         every = [*notes, *self._notes(), *_doubts(self._found, used)]
         return Printed(title, parts, every, list(dict.fromkeys(item.run.made for item in used)))
 
     def _notes(self) -> list[str]:
         elsewhere = COMMITTED.is_dir() and COMMITTED not in self._found.folders
-        hint = " The repository's own results: `--runs results`." if elsewhere else ""
+        hint = " For the repository's results: `--runs results`." if elsewhere else ""
         return [
-            f"{NONE} not among the runs: {', '.join(names)}. To make it: `{command(source)}`.{hint}"
+            f"{NONE} missing from the runs: {', '.join(names)}. To make them: `{command(source)}`.{hint}"
             for source, names in self._names.items()
         ]
 
 
 def command(source: str) -> str:
-    """What makes the results of a benchmark, or the times of one agent."""
+    """Command that makes the results of a benchmark, or the times of one agent."""
     return SPEED_COMMAND if source == "speed" else load(source).paper_command
 
 
 def _doubts(found: Found, used: Sequence[Series]) -> list[str]:
-    """Settings that are not the paper's, what was chosen, and what was passed over."""
+    """Notes about settings that differ from the paper's, choices between runs, and skipped files."""
     odd = {item.run.folder: item.odd for item in used if item.odd}
     kept = {item.group: item.run.folder for item in used}
     pairs = dict.fromkeys((kept[item.group], item.run.folder) for item in found.unused if item.group in kept)
     return [
-        *(f"{folder} has other settings than the paper: {', '.join(names)}." for folder, names in odd.items()),
+        *(f"Settings of {folder} differ from the paper's: {', '.join(names)}." for folder, names in odd.items()),
         *differing(used),
-        *(f"{mine} is used, and not {other}, which has the same methods; --runs chooses." for mine, other in pairs),
+        *(f"{mine} is used instead of {other}, which has the same methods (see --runs)." for mine, other in pairs),
         *found.notes,
     ]
 
@@ -301,12 +301,12 @@ def _place(order: Sequence[str], name: str) -> int:
 
 
 def cells(*texts: str) -> list[Cell]:
-    """A line of a table."""
+    """Make a line of a table from texts."""
     return [Cell(text) for text in texts]
 
 
 def success_text(item: Pooled | None) -> str:
-    """Success of all episodes together and its interval."""
+    """Success over all pooled episodes and its interval."""
     return tables.plain(tables.success_cell(item))
 
 
@@ -320,5 +320,5 @@ def batch_text(item: Pooled | None) -> str:
 
 
 def number_text(value: float | None) -> str:
-    """Two digits, or a whole number."""
+    """Format with two digits, or as a whole number from 10 on."""
     return NONE if value is None else f"{value:#.2g}" if value < 10 else f"{value:,.0f}"

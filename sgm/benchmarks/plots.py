@@ -1,4 +1,4 @@
-"""What the figures of all benchmarks share (needs matplotlib).
+"""Figures and parts of figures that all benchmarks share (needs matplotlib).
 
 Positions are (n, 2) with the vertical coordinate first: (row, column) of a maze, (y, x) of a map.
 """
@@ -31,16 +31,17 @@ class Curve(NamedTuple):
     """Success of one method against cleanup steps; rates and shares are 0 to 1.
 
     Attributes:
-        label: what the legend calls it.
-        colour: of its line.
+        label: label in the legend.
+        colour: colour of the line.
         steps: cleanup steps, ascending.
-        rate: success at each.
+        rate: success after each number of steps.
         low: lower ends of the 95 % intervals.
-        high: upper ends.
-        marker: of its points.
+        high: upper ends of the 95 % intervals.
+        marker: marker of the points.
         initial: success before the k-nearest filter, if known.
-        paper: (cleanup steps, success) of the paper.
-        connected: share of the nodes in the largest strongly connected component at each; None where unknown.
+        paper: (cleanup steps, success) in the paper.
+        connected: share of nodes in the largest strongly connected component after each number of steps; None where
+            unknown.
     """
 
     label: str
@@ -56,14 +57,14 @@ class Curve(NamedTuple):
 
 
 def curve(items: Sequence[Pooled], label: str, colour: str, **other: Any) -> Curve:
-    """The curve of stages that are pooled over seeds."""
+    """Make a curve from stages pooled over seeds."""
     low, high = zip(*(item.ci95 for item in items), strict=True)
     steps, rate = zip(*((item.cleanup_steps, item.rate) for item in items), strict=True)
     return Curve(label, colour, steps, rate, low, high, **other)
 
 
 def pyplot() -> Any:
-    """matplotlib.pyplot, drawing to files."""
+    """Import matplotlib.pyplot with a backend that draws to files."""
     try:
         import matplotlib
     except ImportError as error:
@@ -78,7 +79,7 @@ def pyplot() -> Any:
 
 
 def draw_maze(axes: Any, maze: Maze) -> None:
-    """Walls and floor; positions are (row, column), rows downwards."""
+    """Draw walls and floor; positions are (row, column), rows downwards."""
     from matplotlib.colors import ListedColormap
 
     extent = (0, maze.width, maze.height, 0)
@@ -89,7 +90,7 @@ def draw_maze(axes: Any, maze: Maze) -> None:
 
 
 def draw_edges(axes: Any, positions: NDArray[Any], edges: sgm.Edges, colour: str = EDGE, **style: Any) -> None:
-    """Edges between nodes at (V, 2) positions."""
+    """Draw edges between nodes at (V, 2) positions."""
     from matplotlib.collections import LineCollection
 
     segments = np.stack([positions[edges.source], positions[edges.target]], axis=1)[:, :, ::-1]
@@ -97,26 +98,26 @@ def draw_edges(axes: Any, positions: NDArray[Any], edges: sgm.Edges, colour: str
 
 
 def draw_nodes(axes: Any, positions: NDArray[Any], size: float = 6, **style: Any) -> None:
-    """Nodes at (V, 2) positions."""
+    """Draw nodes at (V, 2) positions."""
     look = {"color": NODE, "linewidths": 0, "zorder": 3, **style}
     axes.scatter(positions[:, 1], positions[:, 0], s=size, **look)
 
 
 def draw_path(axes: Any, path: NDArray[Any], colour: str, label: str, **style: Any) -> None:
-    """A plan through (L, 2) positions."""
+    """Draw a path through (L, 2) positions."""
     look = {"linestyle": "-", "marker": "o", "linewidth": 2.2, "markersize": 3.5, "zorder": 4, **style}
     axes.plot(path[:, 1], path[:, 0], color=colour, label=label, **look)
 
 
 def draw_ends(axes: Any, start: NDArray[Any], goal: NDArray[Any]) -> None:
-    """Where an episode begins and where it should lead."""
+    """Draw the start and the goal of an episode."""
     for place, marker, label, size in ((start, "o", "start", 90), (goal, "*", "goal", 220)):
         look = {"color": "white", "edgecolors": "black", "zorder": 6}
         axes.scatter(place[1], place[0], s=size, marker=marker, label=label, **look)
 
 
 def draw_image(axes: Any, image: ArrayLike, title: str = "", frame: str | None = None) -> None:
-    """An image without scales, in a frame of this colour if there is one."""
+    """Draw an image without axes, in a frame of this colour if one is given."""
     axes.imshow(np.asarray(image), interpolation="nearest")
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set(visible=frame is not None, color=frame, linewidth=3)
@@ -124,7 +125,7 @@ def draw_image(axes: Any, image: ArrayLike, title: str = "", frame: str | None =
 
 
 def draw_arrow(axes: Any, pose: ArrayLike, length: float, colour: str, name: str = "") -> None:
-    """An arrow from a pose (x, y, heading in radians), with a name in a circle at its tail."""
+    """Draw an arrow from a pose (x, y, heading in radians), with a name in a circle at its tail."""
     x, y, heading = np.asarray(pose, np.float64)
     tip = x + length * np.cos(heading), y + length * np.sin(heading)
     axes.annotate("", tip, (x, y), arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 2.2}, zorder=6)
@@ -136,13 +137,13 @@ def draw_arrow(axes: Any, pose: ArrayLike, length: float, colour: str, name: str
 
 
 def draw_scale(axes: Any, x: float, y: float, length: float, unit: str) -> None:
-    """A bar of this length, with its length beside it."""
+    """Draw a scale bar with its length beside it."""
     axes.plot([x, x + length], [y, y], color=WALL, linewidth=3, solid_capstyle="butt", clip_on=False)
     axes.text(x + 1.08 * length, y, f"{length:g} {unit}", va="center", fontsize=9, color=WALL)
 
 
 def checked(positions: ArrayLike, width: int, what: str) -> Floats:
-    """Finite (n, width) numbers, or an InputError that names what they are."""
+    """Return positions as a finite (n, width) array; InputError otherwise, with `what` in the message."""
     values = np.asarray(positions, np.float64)
     if values.ndim != 2 or values.shape[1] != width or not len(values) or not np.isfinite(values).all():
         raise sgm.InputError(f"{what} have shape {values.shape}: expected finite (n, {width}), n at least 1")
@@ -150,24 +151,24 @@ def checked(positions: ArrayLike, width: int, what: str) -> Floats:
 
 
 def tidy(axes: Any, grid: str = "y") -> None:
-    """Two spines and a faint grid."""
+    """Keep two spines and add a faint grid."""
     axes.grid(axis=grid, color="#e4e4e0", linewidth=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def thousands(axis: Any) -> None:
-    """Numbers on an axis with commas."""
+    """Format the numbers of an axis with commas."""
     axis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def legend_below(axes: Any, columns: int) -> None:
-    """A legend that covers nothing of the figure."""
+    """Put the legend below the axes."""
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.01), ncol=columns, frameon=False, fontsize=9)
 
 
 def legend_under(figure: Any, panels: NDArray[Any], inches: float, more: Mapping[str, Any] | None = None) -> None:
-    """One legend for all panels, so many inches below the lowest; `more` has further handles by label."""
+    """Put one legend for all panels `inches` below the lowest; `more` holds further handles by label."""
     handles: dict[str, Any] = {}
     for axes in panels.flat:
         handles.update(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
@@ -189,14 +190,14 @@ def save(figure: Any, path: Path) -> None:
 
 
 def shrunk(png: bytes, most: int = LARGEST_FILE) -> bytes:
-    """A PNG image with 256 colours, and where that is not enough fewer pixels, that has at most `most` bytes."""
+    """Reduce a PNG image to 256 colours, and to fewer pixels if needed, so that it has at most `most` bytes."""
     from PIL import Image
 
     image, scale = Image.open(io.BytesIO(png)).convert("RGB"), 1.0
     while len(png) > most:
         size = max(1, round(image.width * scale)), max(1, round(image.height * scale))
         smaller = image.resize(size, Image.Resampling.LANCZOS)
-        # Maximum coverage keeps colours of few pixels, such as a removed edge's; k-means keeps the floor's.
+        # Maximum coverage keeps rare colours, such as that of a removed edge; k-means keeps that of the floor.
         fewer = smaller.quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=1, dither=Image.Dither.NONE)
         buffer = io.BytesIO()
         fewer.save(buffer, "PNG", optimize=True)
@@ -209,13 +210,13 @@ def shrunk(png: bytes, most: int = LARGEST_FILE) -> bytes:
 
 
 def success_curves(path: Path, curves: Mapping[tuple[str, str], Sequence[Curve]], steps: str = "cleanup steps") -> None:
-    """Success against cleanup steps, with 95 % bands and the paper's values as hollow diamonds.
+    """Plot success against cleanup steps, with 95 % bands and the paper's values as hollow diamonds.
 
     Args:
-        path: of the figure.
-        steps: what the steps are, if not of cleanup alone.
-        curves: those of each panel, by the title of its column and that of its row. If any curve has `connected`, a
-            lowest row shows it.
+        path: file of the figure.
+        steps: label of the horizontal axis.
+        curves: curves of each panel, by the titles of its column and row. If any curve has `connected`, an extra row
+            at the bottom shows it.
     """
     every = [curve for found in curves.values() for curve in found]
     if not every:
@@ -280,7 +281,7 @@ def _draw_connected(axes: Any, curves: Sequence[Curve]) -> None:
 
 
 def _step_ticks(axes: Any, curves: Sequence[Curve], longest: int) -> None:
-    """Ticks at the steps that were evaluated, if there are few and they have room for their numbers."""
+    """Set ticks at the evaluated steps if there are few and their numbers fit."""
     far = [step for step in sorted({step for curve in curves for step in curve.steps}) if step >= longest / 5]
     if len(far) <= 4 and all(gap >= longest / 6 for gap in np.diff(far)):
         axes.set_xticks([0, *far])
@@ -288,7 +289,7 @@ def _step_ticks(axes: Any, curves: Sequence[Curve], longest: int) -> None:
 
 
 def _curve_handles(curves: Sequence[Curve]) -> dict[str, Any]:
-    """What the hollow marks mean."""
+    """Legend entries for the hollow marks."""
     line, hollow = pyplot().Line2D, {"linestyle": "", "markerfacecolor": "white", "color": WALL}
     handles = {}
     if any(curve.initial is not None for curve in curves):
@@ -303,14 +304,14 @@ def _curve_handles(curves: Sequence[Curve]) -> dict[str, Any]:
 def edge_lengths(
     path: Path, panels: Mapping[str, Mapping[str, ArrayLike]], colours: Mapping[str, str], limit: float, unit: str
 ) -> None:
-    """True lengths of edges as histograms with a logarithmic count.
+    """Plot histograms of true edge lengths with a logarithmic count.
 
     Args:
-        path: of the figure.
-        panels: (E,) lengths of each stage, by the title of a panel and the name of the stage.
-        colours: of the stages, in the order in which they are drawn.
-        limit: an edge that is longer is false; a bin is a twelfth of it or less.
-        unit: of lengths.
+        path: file of the figure.
+        panels: (E,) lengths of each stage, by the title of the panel and the name of the stage.
+        colours: colours of the stages, in drawing order.
+        limit: length above which an edge is false; a bin is at most a twelfth of it.
+        unit: unit of lengths.
     """
     known = {
         title: {name: np.asarray(stages[name], np.float64).ravel() for name in colours if name in stages}
@@ -356,7 +357,7 @@ def edge_lengths(
 def _draw_lengths(
     axes: Any, stages: Mapping[str, Floats], colours: Mapping[str, str], bins: Floats, limit: float
 ) -> None:
-    """One panel; the first stage is filled."""
+    """Draw one panel; the first stage is filled."""
     axes.axvline(limit, color=WALL, linewidth=1, linestyle=":")
     inches = axes.get_position().height * axes.figure.get_figheight()
     for number, (name, values) in enumerate(stages.items()):

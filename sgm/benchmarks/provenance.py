@@ -1,4 +1,4 @@
-"""What made a result: written beside every one of them."""
+"""Provenance of results (command, date, versions, machine), stored with each of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PACKAGES = ("numpy", "scipy", "gymnasium", "torch", "networkx", "matplotlib", "
 
 
 def provenance(command: str) -> dict[str, Any]:
-    """Command, date, versions and machine."""
+    """Collect command, date, versions and machine."""
     return {
         "command": command,
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),

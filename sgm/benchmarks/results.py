@@ -1,7 +1,7 @@
-"""The files of a run folder: read with care, written whole or not at all; what is finished; which run a folder is for.
+"""Files of a run folder: checked reading, atomic writing, the state of unfinished runs, and the claim on a folder.
 
-A run folder may come from somebody else, and what a crash leaves behind may be damaged. Nothing in a folder is loaded,
-moved, removed or overwritten before its names and values were checked, and nothing outside of it ever is.
+A run folder may come from somebody else, and a crash may leave damaged files. Nothing in a folder is loaded, moved,
+removed or overwritten before its names and values are checked, and nothing outside it is ever touched.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ AGAIN = "remove the file, and it is made again"
 _OVER = "start over in this folder with --no-resume"
 _PIECE = f"remove the file, and this part of the run is made again, or {_OVER}"
 _CLAIM = f"remove the file if the run had the settings that you give now, or {_OVER}"
-_MOST_BYTES = 2**26  # of a JSON file; those of a long run have 2^20
+_MOST_BYTES = 2**26  # of a JSON file; a long run writes about 2^20
 _DEEPEST = 50  # objects and lists inside each other
 _MEMORY = re.compile(r"memory(-[0-9]{1,18})?\.sgm")
-# What every run writes into its folder; a benchmark declares the rest. Other things in a folder, for example of a
-# project that it belongs to, are left alone.
+# Files that every run writes into its folder; a benchmark declares the others. Any other file in the folder is left
+# alone.
 _HELD = ("settings.json", "results.json", "report.html", "figures")
 _FILES = (".html", ".json", ".npy", ".npz", ".png", ".safetensors", ".sgm", ".wad")
-_NAMED = "-[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"  # the name of a piece, after that of its axis
+_NAMED = "-[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"  # the value of a piece that is a name, after the name of its axis
 
 
 # -- reading -----------------------------------------------------------------------------------------------------
 
 
 def read_json(path: Path, remedy: str = AGAIN) -> Any:
-    """What a JSON file holds; None if there is none. StoreError, which says the remedy, if it cannot be read."""
+    """Read a JSON file; None if it does not exist. StoreError, with the remedy, if it cannot be read."""
     try:
         data = _read_bytes(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -60,7 +60,7 @@ def read_json(path: Path, remedy: str = AGAIN) -> Any:
 
 
 def _read_bytes(path: Path) -> bytes:
-    """What a regular file holds; a FIFO is refused and not waited for."""
+    """Read a regular file; a FIFO is refused without waiting."""
     mode = os.stat(path).st_mode
     if not stat.S_ISREG(mode):
         raise OSError("it is a folder" if stat.S_ISDIR(mode) else "it is not a regular file")
@@ -96,7 +96,7 @@ def _children(item: Any) -> Iterable[Any]:
 
 
 def read_object(path: Path, shape: Shape, remedy: str = AGAIN) -> dict[str, Any] | None:
-    """The object that a JSON file holds, of this shape; None if there is no file."""
+    """Read a JSON object of this shape; None if the file does not exist."""
     content = read_json(path, remedy)
     if content is None and not path.exists():
         return None
@@ -110,21 +110,21 @@ def read_object(path: Path, shape: Shape, remedy: str = AGAIN) -> dict[str, Any]
 
 
 def read_quality(folder: Path) -> dict[str, Any] | None:
-    """How good the networks in a folder are; None if they were not judged yet."""
+    """Read the measured quality of the networks in a folder; None if it was not measured yet."""
     return read_object(folder / "quality.json", QUALITY)
 
 
 def read_choice(folder: Path) -> dict[str, Any] | None:
-    """How the threshold of the memory in a folder was chosen; None if it was not."""
+    """Read how the threshold of the memory in a folder was chosen; None if it was not chosen by search."""
     remedy = "remove it and built.sgm beside it, and both are made again"
     choice = read_object(folder / "choice.json", CHOICE, remedy)
     if choice is not None and not (isinstance(choice.get("tried"), list) and isinstance(choice.get("settings"), dict)):
-        raise sgm.StoreError(f"{folder / 'choice.json'} has no list of what was tried, or no settings: {remedy}")
+        raise sgm.StoreError(f"{folder / 'choice.json'} has no list of tried thresholds, or no settings: {remedy}")
     return choice
 
 
 def find_file(folder: Path, name: str) -> Path:
-    """A file of a run folder; SGMError if it is missing, or if a link leads out of the folder."""
+    """Path of a file of a run folder; SGMError if it is missing, or if it is a link out of the folder."""
     path = folder / name
     if not path.is_file():
         raise sgm.StoreError(f"the run has no {name}")
@@ -134,12 +134,12 @@ def find_file(folder: Path, name: str) -> Path:
 
 
 def read_arrays(folder: Path, name: str, *needed: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a .npz file of a run folder, all these among them."""
+    """Read the arrays of a .npz file of a run folder; StoreError if one of `needed` is missing."""
     path = find_file(folder, name)
     try:
         with path.open("rb") as file, np.load(file) as content:
             arrays = dict(content)
-    except Exception as error:  # a damaged file leads to a dozen kinds of them
+    except Exception as error:  # a damaged file raises many kinds of errors
         raise sgm.StoreError(f"{name} cannot be read ({error}): {AGAIN}") from error
     if missing := [key for key in needed if key not in arrays]:
         raise sgm.StoreError(f"{name} has no {', '.join(missing)}")
@@ -166,19 +166,19 @@ def write_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
         np.savez_compressed(file, **arrays)
 
 
-# -- what is finished --------------------------------------------------------------------------------------------
+# -- finished stages ---------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True)
 class StateFile:
-    """What a method has finished in one folder: `state.json`, and the memory file that it names.
+    """Finished stages of a method in one folder: `state.json`, and the memory file that it names.
 
     Attributes:
-        folder: where both are.
-        facts: what every row must say.
-        memory: whether there is a memory.
+        folder: folder of both files.
+        facts: values that every row must have.
+        memory: whether the method has a memory.
         needed: fields that every row must have, beyond those of all benchmarks.
-        shapes: of the fields that only rows of this benchmark have: `Benchmark.fields`.
+        shapes: shapes of the fields that only rows of this benchmark have: `Benchmark.fields`.
     """
 
     folder: Path
@@ -188,7 +188,7 @@ class StateFile:
     shapes: Mapping[str, Shape] = dataclasses.field(default_factory=dict)
 
     def read(self) -> dict[str, Any] | None:
-        """The finished `rows`, the cleanup steps `done` and the name of the `memory`; None if nothing is finished."""
+        """Read the finished `rows`, cleanup steps `done` and the name of the `memory`; None if nothing is finished."""
         path = self.folder / "state.json"
         state = read_object(path, {"done": COUNT}, _PIECE)
         if state is None:
@@ -207,7 +207,7 @@ class StateFile:
     def save_stage(
         self, memory: sgm.SparseGraphicalMemory | None, rows: list[Any], done: int, *, last: bool
     ) -> dict[str, Any]:
-        """Put a finished stage on disk: the memory first, under a name of its own, then what points to it."""
+        """Write a finished stage: first the memory under a new name, then the state that points to it."""
         before = self.read()
         state: dict[str, Any] = {"rows": rows, "done": done}
         if memory is not None:
@@ -219,11 +219,11 @@ class StateFile:
         return state
 
     def has_memory(self, state: dict[str, Any]) -> bool:
-        """Whether the memory of a state is there, if there should be one."""
+        """Whether the memory file of a state exists, if the method has a memory."""
         return not self.memory or (self.folder / state["memory"]).is_file()
 
     def memory_file(self, state: dict[str, Any]) -> Path:
-        """The memory to resume with."""
+        """Path of the memory file to resume from; StoreError if it is missing."""
         path = self.folder / state["memory"]
         if not path.is_file():
             raise sgm.StoreError(
@@ -240,7 +240,7 @@ class StateFile:
             check_row(row, f"row {number} of {path}", self.needed, self.shapes)
             check_facts(row, self.facts, f"row {number} of {path}")
         if state.get("done") is None:
-            raise sgm.StoreError(f"{path} does not say how many cleanup steps are done")
+            raise sgm.StoreError(f"{path} has no number of finished cleanup steps")
         if not self.memory:
             return
         name = state.get("memory")
@@ -250,7 +250,7 @@ class StateFile:
             raise sgm.StoreError(f"{self.folder / name} is a link; accepted: the file itself")
 
 
-# -- which run a folder is for -----------------------------------------------------------------------------------
+# -- claiming a folder -------------------------------------------------------------------------------------------
 
 
 def claim_folder(
@@ -262,15 +262,15 @@ def claim_folder(
     resume: bool,
     defaults: Mapping[str, Any] | None = None,
 ) -> None:
-    """Take a folder for a run, or refuse one that holds a run of other settings, or what no run leaves behind.
+    """Claim a folder for a run; refuse it if it holds a run with other settings, or entries that no run writes.
 
     Args:
-        out: the folder, made if need be.
-        settings: what must be the same in all runs in the folder; ready for JSON.
-        states: what the run may resume from; all are checked before anything is changed.
-        held: what runs of the benchmark write into it, with "*" for a number: `Benchmark.held`.
-        resume: resume what the folder holds; otherwise what an earlier run left in folders of these names is removed.
-        defaults: what a run of an earlier version did where its settings have no such name.
+        out: the folder, created if needed.
+        settings: settings that must be equal in all runs in the folder, as JSON values.
+        states: state files to resume from; all are checked before anything is changed.
+        held: names that runs of the benchmark write, with "*" for a number: `Benchmark.held`.
+        resume: resume the run in the folder; otherwise remove the files of the earlier run from folders in `held`.
+        defaults: values that earlier versions used for settings that they did not store.
     """
     path = out / "settings.json"
     mine, before = (json.loads(json.dumps(dict(values or {}))) for values in (settings, defaults))
@@ -287,12 +287,12 @@ def claim_folder(
 
 
 def piece_name(axis: str, value: int | str) -> str:
-    """The folder of a piece along one axis: "seed3", "dataset-pointmaze-giant-stitch-v0"."""
+    """Folder name of a piece along one axis: "seed3", "dataset-pointmaze-giant-stitch-v0"."""
     return f"{axis}-{value}" if isinstance(value, str) else f"{axis}{value}"
 
 
 def find_pieces(out: Path, axes: Iterable[str]) -> list[dict[str, Any]]:
-    """The pieces that a run folder has folders of, for example {"layout": 0, "seed": 3} for layout0/seed3."""
+    """Pieces that have a folder in a run folder, for example {"layout": 0, "seed": 3} for layout0/seed3."""
     axes = tuple(axes)
     named = re.compile("/".join(f"{axis}(0|[1-9][0-9]{{0,17}}|{_NAMED})" for axis in axes))
     names = sorted(path.relative_to(out).as_posix() for path in out.glob("/".join(f"{axis}*" for axis in axes)))
@@ -305,7 +305,7 @@ def _piece_value(text: str) -> int | str:
 
 
 def _remove_files(out: Path, held: Sequence[str]) -> None:
-    """Remove the files of a run from folders of these names; other files, and what links lead to, stay."""
+    """Remove the files of a run from folders of these names; other files and the targets of links stay."""
     run = re.compile("|".join(re.escape(name).replace(r"\*", f"([0-9]*|{_NAMED})") for name in held))
     for path in list(_everything(out, held)):
         ours = run.fullmatch(path.relative_to(out).parts[0]) and path.suffix in (*_FILES, ".new")
@@ -314,7 +314,7 @@ def _remove_files(out: Path, held: Sequence[str]) -> None:
 
 
 def _require_same(out: Path, mine: dict[str, Any], theirs: dict[str, Any] | None) -> None:
-    """Compare settings. What they name, for example a map, is not opened."""
+    """Raise an error if settings differ. Files that they name, for example a map, are not opened."""
     if theirs is None or theirs == mine:
         return
     names = [name for name in mine if theirs.get(name) != mine[name]]
@@ -326,11 +326,11 @@ def _require_same(out: Path, mine: dict[str, Any], theirs: dict[str, Any] | None
 
 
 def require_own_files(out: Path, held: Sequence[str]) -> None:
-    """StoreError if a link in a run folder leads out of it, or if anything is not the file or folder it should be.
+    """Raise StoreError if a link leads out of a run folder, or if a file and a folder are interchanged in it.
 
     Args:
-        out: the folder.
-        held: what runs of the benchmark write into it: `Benchmark.held`.
+        out: the run folder.
+        held: names that runs of the benchmark write: `Benchmark.held`.
     """
     root = os.path.realpath(out)
     for path in _everything(out, held):
@@ -351,7 +351,7 @@ def require_own_files(out: Path, held: Sequence[str]) -> None:
 
 
 def _everything(out: Path, held: Sequence[str]) -> Iterator[Path]:
-    """Everything in a folder that a run may have written."""
+    """All paths in a folder that a run may have written."""
     for pattern in (*_HELD, *held):
         for top in out.glob(pattern):
             yield top

@@ -1,6 +1,6 @@
-"""Run folders: read, found, and chosen among.
+"""Read run folders, find them, and choose among them.
 
-What a run folder holds and what the fields of `results.json` mean: `docs/results.md`.
+`docs/results.md` describes run folders and the fields of `results.json`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .tables import NONE, Group, Pooled, Row, by_group, last_stages, pool
 SCHEMA = 1
 COMMITTED = Path("results")  # the results that come with the repository
 BENCH = COMMITTED / "navigation" / "bench.json"
-_SPEED = "Time to take an action"  # how the section of bench.json begins
+_SPEED = "Time to take an action"  # prefix of the section in bench.json
 _SPEED_LINES: Shape = Several({"method": TEXT, "ours_s": NUMBER, "reference_s": NUMBER, "nodes": NUMBER})
 _REMEDY = "run again with the same --out, or give other folders with --runs"
 
@@ -33,16 +33,16 @@ _REMEDY = "run again with the same --out, or give other folders with --runs"
 
 
 class UnknownSchema(sgm.StoreError):
-    """A results.json of another version of sgm, or of another program."""
+    """A results.json written by another version of sgm, or by another program."""
 
 
 class RunFolder(NamedTuple):
     """A run folder, to report on or to make tables from.
 
     Attributes:
-        folder: of the run.
-        results: the checked content of `results.json`.
-        trusted: settings of the run that the caller vouches for. A file that only `results.json` names is not opened.
+        folder: folder of the run.
+        results: checked content of `results.json`.
+        trusted: settings that the caller vouches for. A file that only `results.json` names is not opened.
     """
 
     folder: Path
@@ -51,7 +51,7 @@ class RunFolder(NamedTuple):
 
     @classmethod
     def read(cls, folder: Path, trusted: Mapping[str, Any] | None = None) -> RunFolder:
-        """Read `results.json`; SGMError if it is not what this version reads."""
+        """Read `results.json`; SGMError if this version cannot read it."""
         path = Path(folder) / "results.json"
         results = read_json(path, _REMEDY)
         if results is None and not path.exists():
@@ -79,44 +79,44 @@ class RunFolder(NamedTuple):
 
     @property
     def made(self) -> str:
-        """Folder, command and machine."""
+        """Folder, command and machine, as text."""
         return made(self.folder, self.results)
 
     def require(self, *fields: str) -> None:
-        """StoreError unless every row has these fields, and those that all rows have."""
+        """Raise StoreError unless every row has these fields and those of all benchmarks."""
         for number, row in enumerate(self.rows):
             check_row(row, f"row {number} of {self.folder / 'results.json'}", fields)
 
     def checked(self, name: str, shape: Shape) -> Any:
-        """An object of `results.json` of this shape; empty if there is none, StoreError if it is another."""
+        """Return an object of `results.json`; empty if it is missing, StoreError if it has another shape."""
         check(self.results.get(name), shape, f"{self.folder / 'results.json'}", name)
         return self.results.get(name) or {}
 
     def files(self, **numbers: int | str) -> Files:
-        """What the folder holds of each seed; `numbers` are those of the other axes, for example `layout=0`."""
+        """Files of the seeds in the folder; `numbers` gives the other axes, for example `layout=0`."""
         return Files(self.folder, "".join(f"{piece_name(axis, value)}/" for axis, value in numbers.items()))
 
 
 def made(path: Path, facts: Mapping[str, Any]) -> str:
-    """A file or folder, and the command and the machine that made it."""
+    """Describe a file or folder by its path, command and machine."""
     known = [f"`{facts.get('command') or 'command not recorded'}`", facts.get("machine")]
     return f"{path.as_posix()}: {', '.join(str(item) for item in known if item)}"
 
 
 class Files(NamedTuple):
-    """What a run folder holds of its seeds; what is missing or damaged is an SGMError that says so."""
+    """Files of the seeds in a run folder; a missing or damaged file raises an SGMError."""
 
     folder: Path
     prefix: str = ""
 
     @property
     def seeds(self) -> list[int]:
-        """The seeds that have a folder."""
+        """Seeds that have a folder."""
         names = (path.name[4:] for path in self.folder.glob(f"{self.prefix}seed*"))
         return sorted(int(name) for name in names if name.isascii() and name.isdecimal())
 
     def name(self, seed: int, name: str) -> str:
-        """A file of a seed, as the run folder has it."""
+        """Path of a seed's file relative to the run folder."""
         return f"{self.prefix}seed{seed}/{name}"
 
     def has(self, seed: int, name: str) -> bool:
@@ -124,27 +124,27 @@ class Files(NamedTuple):
         return (self.folder / self.name(seed, name)).is_file()
 
     def first(self, name: str) -> int:
-        """The first seed whose folder has this file; the first seed at all if none has."""
+        """First seed that has this file; the first seed if none has it."""
         return next((seed for seed in self.seeds if self.has(seed, name)), min(self.seeds, default=0))
 
     def arrays(self, seed: int, name: str, *needed: str) -> dict[str, NDArray[Any]]:
-        """The arrays of a seed's .npz file, all these among them."""
+        """Read the arrays of a seed's .npz file; StoreError if one of `needed` is missing."""
         return read_arrays(self.folder, self.name(seed, name), *needed)
 
     def json(self, seed: int, name: str) -> Any:
-        """What a seed's JSON file holds."""
+        """Read a seed's JSON file."""
         return read_json(find_file(self.folder, self.name(seed, name)))
 
     def memory(self, seed: int, name: str) -> sgm.SparseGraphicalMemory:
-        """A seed's memory, to look at and not to plan on."""
+        """Read a seed's memory for display; it cannot plan."""
         return sgm.SparseGraphicalMemory.load(find_file(self.folder, self.name(seed, name)), None)
 
 
 def attribute(memory: sgm.SparseGraphicalMemory, name: str, width: int) -> NDArray[np.float64]:
-    """(V, width) values of an attribute of the nodes."""
+    """(V, width) values of a node attribute; StoreError if it is missing or has another shape."""
     if name not in memory.attributes:
         raise sgm.StoreError(
-            f"the memory has no attribute {name!r}, as memories of version 1 had none: run again with --no-resume"
+            f"the memory has no attribute {name!r} (files of schema 1 have none): run again with --no-resume"
         )
     values = np.asarray(memory.attributes[name], np.float64)
     if values.shape != (len(memory), width) or not np.isfinite(values).all():
@@ -163,9 +163,9 @@ class Series:
 
     Attributes:
         run: the run.
-        given: the place of what it was found under among the folders given.
-        group: environment, method, policy and agent; only one run may stand for it in a table.
-        stages: each pooled over seeds.
+        given: index of the given folder in which the run was found.
+        group: environment, method, policy and agent; a table shows one run for each group.
+        stages: stages, each pooled over seeds.
     """
 
     run: RunFolder
@@ -175,38 +175,38 @@ class Series:
 
     @property
     def benchmark(self) -> str:
-        """Its name."""
+        """Name of the benchmark."""
         return self.group.environment.partition(":")[0]
 
     @property
     def last(self) -> Pooled:
-        """After the longest cleanup, of those that most seeds have reached."""
+        """Stage after the longest cleanup that most seeds have finished."""
         return last_stages(self.stages)[-1]
 
     @property
     def cleanup(self) -> str:
-        """Policy and agent, as a table says it."""
+        """Policy and agent, as shown in a table."""
         policy, agent = self.group[2:]
         return policy if agent in (NONE, "plain") else f"{policy}, {agent} agent"
 
     @property
     def odd(self) -> list[str]:
-        """Settings that are not the paper's."""
+        """Settings that differ from the paper's."""
         known, expected = self.run.settings, paper.SETTINGS.get(self.benchmark, {})
         return [f"{name} = {known[name]}" for name, value in expected.items() if known.get(name, value) != value]
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """What there is to make tables from.
+    """Results found in run folders, the input of the tables.
 
     Attributes:
-        series: one run for each environment, method, cleanup policy and agent.
-        unused: series of other runs with the same.
+        series: one series for each environment, method, cleanup policy and agent.
+        unused: series of other runs of the same groups.
         speed: seconds per action of one agent by method, from bench.json.
-        speed_made: what made that file; empty if there is none.
-        notes: files that were passed over, and why.
-        folders: where this was found.
+        speed_made: provenance of bench.json; empty if there is none.
+        notes: skipped files, with the reasons.
+        folders: folders that were searched.
     """
 
     series: tuple[Series, ...]
@@ -217,19 +217,19 @@ class Found:
     folders: tuple[Path, ...]
 
     def of(self, benchmark: str, method: str = "") -> list[Series]:
-        """The series of a benchmark, or of one of its methods."""
+        """Series of a benchmark, or of one of its methods."""
         return [item for item in self.series if item.benchmark == benchmark and method in ("", item.group.method)]
 
 
 def default_folders() -> list[Path]:
-    """Where to look if nobody says: `runs` if there are any, otherwise the results of the repository."""
+    """Folders that are searched by default: `runs` if it holds any, otherwise the repository's results."""
     runs = Path("runs")
     return [runs] if next(runs.rglob("results.json"), None) else [COMMITTED] if COMMITTED.is_dir() else []
 
 
 def find(folders: Sequence[Path]) -> Found:
-    """Read everything under these folders. Of several runs of the same, those under an earlier folder come first, then
-    those with the paper's settings, then those with more episodes.
+    """Read all results under these folders. Of several runs of the same group, one in an earlier folder is preferred,
+    then one with the paper's settings, then one with more episodes.
     """
     every, notes = _all_series(folders)
     every.sort(key=lambda item: (item.given, len(item.odd), -item.last.trials))
@@ -243,12 +243,12 @@ def find(folders: Sequence[Path]) -> Found:
 
 
 def _all_series(folders: Sequence[Path]) -> tuple[list[Series], tuple[str, ...]]:
-    """The series of run folders at any depth, each once, and a sentence for each file that is none of ours."""
+    """Series of run folders at any depth, each once, and a sentence for each file that is skipped."""
     found: dict[Path, list[Series]] = {}
     notes: dict[str, None] = {}
     for given, folder in enumerate(folders):
         if not folder.is_dir():
-            raise sgm.SGMError(f"{folder} is no folder: give one that holds results.json, at any depth")
+            raise sgm.SGMError(f"{folder} is not a folder: give one that holds results.json, at any depth")
         for path in sorted(folder.rglob("results.json")):
             try:
                 if path.resolve() not in found:
@@ -259,7 +259,7 @@ def _all_series(folders: Sequence[Path]) -> tuple[list[Series], tuple[str, ...]]
 
 
 def _series(run: RunFolder, given: int) -> list[Series]:
-    """The series of the paper's environments that a run has; other environments are left out."""
+    """Series of a run in the paper's environments; other environments are left out."""
     begin = tuple(paper.ENVIRONMENTS.values())
     rows = [{**row, "policy": _policy(run, row)} for row in run.rows if row["environment"].startswith(begin)]
     groups = by_group(pool(rows))
@@ -273,7 +273,7 @@ def _series(run: RunFolder, given: int) -> list[Series]:
 
 
 def _policy(run: RunFolder, row: Row) -> str | None:
-    """The cleanup policy of a row: its own, that of its method, or that of the run; None where nothing is cleaned."""
+    """Cleanup policy of a row: its own, its method's, or the run's; None without cleanup."""
     benchmark = find_benchmark(row["environment"])
     method = benchmark.methods.get(row["method"]) if benchmark else None
     if row.get("policy") or method is None or not (method.build and method.cleaned):
@@ -282,10 +282,10 @@ def _policy(run: RunFolder, row: Row) -> str | None:
 
 
 def _finished(series: Sequence[Series]) -> tuple[Series, ...]:
-    """Without what was only evaluated before cleanup, where another policy of the same method went on to clean.
+    """Drop series evaluated only before cleanup if another policy of the same method was also cleaned up.
 
-    Before cleanup all policies have the same graph, but not the same prices: an evaluation of another policy stands in
-    only where there is none of its own.
+    Before cleanup all policies have the same graph, but not the same edge costs: the evaluation of another policy is
+    used only if a policy has none.
     """
     groups: dict[tuple[Path, Group], list[Series]] = {}
     for item in series:
@@ -302,7 +302,7 @@ def _finished(series: Sequence[Series]) -> tuple[Series, ...]:
 
 
 def differing(series: Iterable[Series]) -> list[str]:
-    """A sentence for each environment whose lines come from runs with different settings."""
+    """A sentence for each environment whose table rows come from runs with different settings."""
     groups: dict[str, dict[Path, RunFolder]] = {}
     for item in series:
         groups.setdefault(item.group.environment, {})[item.run.folder] = item.run
@@ -322,9 +322,9 @@ def differing(series: Iterable[Series]) -> list[str]:
 
 
 def _speed(folders: Sequence[Path]) -> tuple[dict[str, dict[str, Any]], str]:
-    """Seconds per action of one agent, by method, from the first bench.json that has them, and what made that file.
+    """Seconds per action of one agent, by method, from the first bench.json that has them, and its provenance.
 
-    The repository's own comes last.
+    The repository's own file is read last.
     """
     under = [sorted(folder.rglob("bench.json"), key=lambda path: (len(path.parts), path)) for folder in folders]
     for path in [*(path for paths in under for path in paths), *([BENCH] if BENCH.is_file() else [])]:

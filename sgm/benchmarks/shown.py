@@ -1,6 +1,6 @@
-"""What runs leave beside their numbers for those who look at a memory: places and images of nodes, walls, episodes.
+"""Data that runs store for the inspector: node positions and images, walls, episodes.
 
-Nothing that a run does depends on it: no random numbers are drawn, and merging and plans are the same.
+Results do not depend on it: it draws no random numbers and changes neither merging nor plans.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ ORDER = "order.npz"
 
 @dataclasses.dataclass(frozen=True)
 class Shown:
-    """What a benchmark knows of the world that its memories are of.
+    """Ground truth of a benchmark for display beside its memories.
 
     Attributes:
-        attributes: (piece, memory) to attributes of the nodes: "position", "heading".
-        images: (piece, memory) to (V, height, width, 3) what each node keeps, from which thumbnails are made; or None.
-        floor: the walls of a piece; None: they are not known.
-        view: (piece, environment) to how robots in it are seen.
-        stream: (piece, method) to all observations that a memory was built from, in order; None: they are not known.
+        attributes: (piece, memory) to node attributes: "position", "heading".
+        images: (piece, memory) to (V, height, width, 3) images of the nodes, from which thumbnails are made; or None.
+        floor: piece to its walls; None: unknown.
+        view: (piece, environment) to positions and images of its robots.
+        stream: (piece, method) to all observations from which a memory was built, in order; None: unknown.
     """
 
     attributes: Callable[[Piece, sgm.SparseGraphicalMemory], Mapping[str, Any]] = lambda *_: {}
@@ -46,7 +46,7 @@ class Shown:
     stream: Callable[[Piece, str], Any] = lambda *_: None
 
     def decorate(self, piece: Piece, memory: sgm.SparseGraphicalMemory) -> None:
-        """Give the nodes of a new memory the attributes that it does not have yet."""
+        """Add the missing node attributes to a new memory."""
         if not len(memory):
             return
         for name, values in self.attributes(piece, memory).items():
@@ -63,35 +63,35 @@ class Shown:
             write_floor(folder / FLOOR, floor)
 
     def write_guarantee(self, piece: Piece, method: str, memory: sgm.SparseGraphicalMemory, folder: Path) -> None:
-        """Write Theorem 1's certificate of a memory into its folder, or why there is none."""
+        """Write Theorem 1's certificate of a memory into its folder, or the reason why there is none."""
         write_guarantee(folder / GUARANTEE, guarantee(memory, self.stream(piece, method)))
 
     def recorders(self, piece: Piece, env: Any, names: Sequence[str | None], about: str) -> list[Recorder]:
-        """One for the evaluation of each agent; together they record so many episodes."""
+        """Recorders for the evaluation of each agent, which share the number of recorded episodes."""
         share = max(1, EVALUATED // len(names))
         view = self.view(piece, env)
         texts = [", ".join(text for text in (name, about) if text) for name in names]
         return [Recorder("evaluation", share, view, text) for text in texts]
 
     def cleanup_recorder(self, piece: Piece, env: Any, about: str) -> Recorder:
-        """One for a cleanup."""
+        """Recorder for a cleanup."""
         return Recorder("cleanup", CLEANED, self.view(piece, env), about)
 
 
 def keep_episodes(folder: Path, recorders: Sequence[Recorder]) -> None:
-    """Write what was recorded into the folder of a memory, in the place of earlier episodes of the same kind."""
+    """Write recorded episodes into the folder of a memory; they replace earlier episodes of the same kind."""
     episodes = [episode for recorder in recorders for episode in recorder.episodes]
     if episodes:
         write_episodes(folder / EPISODES, episodes)
 
 
 def keep_order(piece: Piece, method: str, order: NDArray[np.int64]) -> None:
-    """Keep the order in which `sgm.choose_threshold` visited the observations of a method's memory."""
+    """Store the order in which `sgm.choose_threshold` visited the observations of a method's memory."""
     write_arrays(piece.folder / method / ORDER, {"order": order})
 
 
 def read_order(piece: Piece, method: str, number: int) -> NDArray[np.int64] | None:
-    """That order of so many observations; None if it was not kept."""
+    """Read the stored order of `number` observations; None if it was not stored."""
     if not (piece.folder / method / ORDER).is_file():
         return None
     order = read_arrays(piece.folder / method, ORDER, "order")["order"]

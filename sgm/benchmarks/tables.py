@@ -1,6 +1,6 @@
-"""The tables of a run: rows read, checked, pooled over seeds, and laid out for a terminal, Markdown or a page.
+"""Tables of a run: rows are pooled over seeds and laid out for a terminal, Markdown or HTML.
 
-What the fields of `results.json` mean: `docs/results.md`.
+`docs/results.md` describes the fields of `results.json`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Group(NamedTuple):
-    """What rows are pooled by, beside phase and cleanup steps."""
+    """Values that pooled rows share, besides phase and cleanup steps."""
 
     environment: str
     method: str
@@ -34,7 +34,7 @@ class Group(NamedTuple):
 
     @property
     def label(self) -> str:
-        """What people call the method."""
+        """Display name of the method."""
         return label(self.environment, self.method)
 
 
@@ -44,9 +44,9 @@ class Pooled:
 
     Attributes:
         group: environment, method, policy and agent.
-        phase: of the memory.
-        cleanup_steps: before these episodes.
-        rows: one for each seed.
+        phase: phase of the memory.
+        cleanup_steps: cleanup steps before these episodes.
+        rows: rows, one for each seed.
     """
 
     group: Group
@@ -71,12 +71,12 @@ class Pooled:
 
     @property
     def successes(self) -> int:
-        """Successful episodes of all seeds together."""
+        """Number of successful episodes, all seeds pooled."""
         return sum(row["successes"] for row in self.rows)
 
     @property
     def trials(self) -> int:
-        """Episodes of all seeds together."""
+        """Number of episodes, all seeds pooled."""
         return sum(row["episodes"] for row in self.rows)
 
     @property
@@ -98,7 +98,7 @@ class Pooled:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """Failures by reason, of all seeds together."""
+        """Number of failures by reason, all seeds pooled."""
         found: dict[str, int] = {}
         for row in self.rows:
             for reason, count in (row.get("reasons") or {}).items():
@@ -115,14 +115,14 @@ class Pooled:
 
 
 class Cell(NamedTuple):
-    """What a table says in one place, and its interval or other detail."""
+    """A cell of a table: its text, and an interval or other detail."""
 
     text: str
     detail: str = ""
 
 
 class Table(NamedTuple):
-    """A heading for each column, lines of as many cells, and a title unless that is empty."""
+    """A table: headings of the columns, lines of as many cells, and an optional title."""
 
     heads: Sequence[str]
     lines: Sequence[Sequence[Cell]]
@@ -133,7 +133,7 @@ class Table(NamedTuple):
 
 
 def pool(rows: Iterable[Row]) -> list[Pooled]:
-    """Rows pooled over seeds, in the order in which groups appear, then phase, then cleanup steps."""
+    """Pool rows over seeds; ordered by first appearance of the group, then phase, then cleanup steps."""
     groups: dict[Group, dict[tuple[int, int], list[Row]]] = {}
     for row in rows:
         check_row(row)
@@ -148,13 +148,13 @@ def pool(rows: Iterable[Row]) -> list[Pooled]:
 
 
 def mean(values: Iterable[float | None]) -> float | None:
-    """Mean of the values that are known; None if none is."""
+    """Mean of the known values; None if there are none."""
     known = [value for value in values if value is not None]
     return sum(known) / len(known) if known else None
 
 
 def by_group(pooled: Iterable[Pooled]) -> dict[Group, list[Pooled]]:
-    """The stages of each group."""
+    """Stages of each group."""
     groups: dict[Group, list[Pooled]] = {}
     for item in pooled:
         groups.setdefault(item.group, []).append(item)
@@ -162,13 +162,13 @@ def by_group(pooled: Iterable[Pooled]) -> dict[Group, list[Pooled]]:
 
 
 def stage(items: Sequence[Pooled], phase: str) -> Pooled | None:
-    """The phase of a group; for "cleaned" the longest cleanup, of those that most seeds have reached."""
+    """Stage of a phase; for "cleaned" the longest cleanup that most seeds have finished."""
     found = [item for item in items if item.phase == phase]
     return max(found, key=lambda item: (item.seeds, item.cleanup_steps), default=None)
 
 
 def last_stages(items: Sequence[Pooled]) -> list[Pooled]:
-    """Each phase that a group has, as `stage` gives it."""
+    """Stage of each phase of a group, as returned by `stage`."""
     return [item for phase in PHASES if (item := stage(items, phase))]
 
 
@@ -176,7 +176,7 @@ def last_stages(items: Sequence[Pooled]) -> list[Pooled]:
 
 
 def table(items: Iterable[tuple[Group, T]], columns: Mapping[str, Callable[[T], Cell | str]], title: str = "") -> Table:
-    """A line for each item; the columns before these name its method, and what else tells the groups apart."""
+    """Make a table with a line for each item; the first columns give the method and whatever else differs."""
     items = list(items)
     environments, policies, agents = ({group[place] for group, _ in items} for place in (0, 2, 3))
     names: dict[str, Callable[[Group], str]] = {"Method": lambda group: group.label}
@@ -198,12 +198,12 @@ def _cell(content: Cell | str) -> Cell:
 
 
 def by_stage(rows: Iterable[Row]) -> list[tuple[Group, Pooled]]:
-    """Each stage with its group, for `table`."""
+    """Pool rows into (group, stage) items for `table`."""
     return [(item.group, item) for item in pool(rows)]
 
 
 def main_table(rows: Iterable[Row], paper: Callable[[Group], str] | None = None) -> Table:
-    """One line for each group: success in each phase, what the last phase cost, and what the paper has."""
+    """Table with a line for each group: success in each phase, cost in the last phase, and the paper's success."""
     columns: dict[str, Callable[[list[Pooled]], Cell | str]] = {
         "Seeds × episodes": lambda items: episodes_text(last_stages(items)[-1]),
         "Initial": lambda items: success_cell(stage(items, "initial")),
@@ -221,7 +221,7 @@ def main_table(rows: Iterable[Row], paper: Callable[[Group], str] | None = None)
 
 
 def steps_table(rows: Sequence[Row]) -> Table:
-    """Success by cleanup steps: each seed, and all of them pooled."""
+    """Table of success by cleanup steps, for each seed and pooled."""
 
     def of(seed: int) -> Callable[[Pooled], str]:
         return lambda item: share(mean(row["successes"] / row["episodes"] for row in item.rows if row["seed"] == seed))
@@ -237,7 +237,7 @@ def steps_table(rows: Sequence[Row]) -> Table:
 
 
 def failure_table(rows: Iterable[Row]) -> Table:
-    """Why episodes failed, how long the others took, and how much of the graph is connected."""
+    """Table of reasons for failures, steps to the goal, and the largest component."""
     items = by_stage(rows)
 
     def of(reason: str) -> Callable[[Pooled], str]:
@@ -256,7 +256,7 @@ def failure_table(rows: Iterable[Row]) -> Table:
 
 
 def distance_table(quality: Mapping[str, Mapping[str, Any] | None]) -> Table:
-    """How good the distance of each part of a run is, by the name of the part, and how it was calibrated."""
+    """Table of the quality and calibration of the distance of each part of a run."""
     known = {name: judged["distance"] for name, judged in quality.items() if judged and judged.get("distance")}
     accepted = {name: found.get("precision") or {} for name, found in known.items()}
     medians = {name: (found.get("calibration") or {}).get("medians") or {} for name, found in known.items()}
@@ -287,11 +287,11 @@ def distance_table(quality: Mapping[str, Mapping[str, Any] | None]) -> Table:
     return Table([*heads, *(f"Median at {lag} step{'s' if lag != '1' else ''}" for lag in lags)], lines)
 
 
-# -- laid out ----------------------------------------------------------------------------------------------------
+# -- layout ------------------------------------------------------------------------------------------------------
 
 
 def markdown(table: Table) -> str:
-    """A table in Markdown; the columns that name a line begin at the left."""
+    """Format a table as Markdown; the label columns are left-aligned."""
     escaped = [[text.replace("|", "\\|") for text in line] for line in texts(table)]
     lines = [f"| {' | '.join(line)} |" for line in escaped]
     left = _labels(table)
@@ -300,12 +300,12 @@ def markdown(table: Table) -> str:
 
 
 def _labels(table: Table) -> int:
-    """How many columns name a line: those up to the method, or the first."""
+    """Number of label columns: those up to the method, or the first."""
     return table.heads.index("Method") + 1 if "Method" in table.heads else 1
 
 
 def columns(table: Table) -> str:
-    """A table in columns of plain text; the columns that name a line begin at the left."""
+    """Format a table as columns of plain text; the label columns are left-aligned."""
     shown = texts(table)
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     left = _labels(table)
@@ -315,17 +315,17 @@ def columns(table: Table) -> str:
 
 
 def console(tables: Iterable[Table]) -> str:
-    """Tables in columns of plain text, one below the other."""
+    """Format tables as columns of plain text, one below the other."""
     return "\n\n".join(columns(table) for table in tables)
 
 
 def texts(table: Table) -> list[list[str]]:
-    """The heads and the lines of a table as plain text, in which nothing is left that a terminal would obey."""
+    """Headings and lines of a table as plain text, without control characters."""
     return [list(map(printable, table.heads)), *([printable(plain(cell)) for cell in line] for line in table.lines)]
 
 
 def plain(cell: Cell) -> str:
-    """A cell as text."""
+    """Format a cell as text."""
     return f"{cell.text} [{cell.detail}]" if cell.detail else cell.text
 
 
@@ -338,7 +338,7 @@ def success_cell(item: Pooled | None) -> Cell:
 
 
 def seeds_text(item: Pooled | None) -> str:
-    """Mean over seeds and its standard error; one seed has none."""
+    """Mean over seeds and its standard error; a dash for one seed."""
     rates = [100 * row["successes"] / row["episodes"] for row in item.rows] if item else []
     if len(rates) < 2:
         return NONE
@@ -346,17 +346,17 @@ def seeds_text(item: Pooled | None) -> str:
 
 
 def percent(rate: float) -> str:
-    """A share, 0 to 1, with one decimal."""
+    """Format a share, 0 to 1, as a percentage with one decimal."""
     return f"{100 * rate:.1f} %"
 
 
 def share(value: float | None) -> str:
-    """`percent` of what may be unknown."""
+    """Format a share as `percent` does; a dash for None."""
     return NONE if value is None else percent(value)
 
 
 def three_digits(value: Any) -> str:
-    """A number with three digits, anything else as JSON has it."""
+    """Format a number with three digits; other values as JSON."""
     if value is None:
         return NONE
     if isinstance(value, float):
@@ -365,7 +365,7 @@ def three_digits(value: Any) -> str:
 
 
 def episodes_text(item: Pooled | None) -> str:
-    """How many seeds and episodes were pooled."""
+    """Numbers of pooled seeds and episodes, as text."""
     if item is None:
         return NONE
     episodes = {row["episodes"] for row in item.rows}
@@ -373,15 +373,15 @@ def episodes_text(item: Pooled | None) -> str:
 
 
 def stage_text(item: Pooled) -> str:
-    """The phase before any cleanup, then the number of cleanup steps."""
+    """Name of a stage: its phase before any cleanup, otherwise the number of cleanup steps."""
     return f"{item.cleanup_steps:,}" if item.cleanup_steps else item.phase
 
 
 def rounded(value: float | None) -> str:
-    """A whole number."""
+    """Format as a whole number."""
     return NONE if value is None else f"{value:,.0f}"
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Seconds in milliseconds, three digits."""
+    """Format seconds as milliseconds with three digits."""
     return NONE if seconds is None else f"{1000 * seconds:.3g}"

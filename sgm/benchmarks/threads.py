@@ -1,4 +1,4 @@
-"""How many threads are computed on."""
+"""Number of threads of NumPy and PyTorch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread in NumPy and PyTorch, as far as they can be told to."""
+    """Limit NumPy and PyTorch to one thread, as far as they allow it."""
     torch = sys.modules.get("torch")
     before = torch.get_num_threads() if torch else 1
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Cleanup of a run by several workers: each makes the environment of the piece anew, with its share of the robots."""
+"""Cleanup by several workers: each makes its own environment of the piece, with its share of the robots."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .base import Benchmark, Piece
 
 
 def worker_env(piece: Piece) -> Callable[[], Any]:
-    """What makes the environment of cleanup of a piece in another process."""
+    """Return a picklable function that makes the cleanup environment of a piece in another process."""
     settings = shared(piece.benchmark, piece.settings)
     return functools.partial(_make, piece.benchmark.name, settings, dict(piece.numbers), piece.out.resolve())
 
 
 def shared(benchmark: Benchmark, settings: Any) -> Any:
-    """The settings of one of several workers: robots and simulators are divided among them."""
+    """Settings of one of several workers: robots and simulators are divided among them."""
     workers, changed = settings.workers, dict[str, int]()
     if benchmark.robots:
         changed[benchmark.robots] = -(-getattr(settings, benchmark.robots) // workers)
@@ -31,5 +31,5 @@ def shared(benchmark: Benchmark, settings: Any) -> Any:
 
 def _make(name: str, settings: Any, numbers: Mapping[str, int | str], out: Path) -> Any:
     env = Piece(load(name), settings, numbers, out, progress=False).cleanup_env
-    env.max_episode_steps = None  # robots get another goal when cleanup says so
+    env.max_episode_steps = None  # cleanup decides when a robot gets another goal
     return env

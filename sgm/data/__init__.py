@@ -1,7 +1,7 @@
-"""What an agent has seen, as one type, whatever it comes from.
+"""The experience of an agent as one type, independent of its source.
 
-`sgm.collect` makes it from an environment; here it is made from recorded data and kept in files. Libraries that a
-source needs are imported when it is used.
+`sgm.collect` records it in an environment; this package reads it from recorded data, and saves and loads it.
+Libraries that a source needs are imported when it is used.
 """
 
 import importlib

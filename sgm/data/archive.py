@@ -34,7 +34,7 @@ _DAMAGE = (
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn what a wrong, damaged or hostile file raises into an InputError that names it."""
+    """Convert exceptions from an invalid, damaged or malicious file into an InputError that names the file."""
     try:
         yield
     except InputError:
@@ -47,10 +47,10 @@ def reading(path: Path) -> Iterator[None]:
 
 
 class Archive:
-    """The arrays of an .npz file or of a folder of .npy files, by name; opened when asked for."""
+    """Arrays of an .npz file or of a folder of .npy files, by name; each is opened on access."""
 
     def __init__(self, path: Path) -> None:
-        """List what is there; nothing is read yet."""
+        """List the arrays without reading them."""
         self.path = path
         self._members: dict[str, zipfile.ZipInfo] = {}
         with reading(path):
@@ -63,16 +63,16 @@ class Archive:
         self.names = [name.removesuffix(".npy") for name in self.files if name.endswith(".npy")]
 
     def __contains__(self, name: str) -> bool:
-        """Whether there is such an array."""
+        """Whether an array of this name exists."""
         return name in self.names
 
     def nbytes(self, name: str) -> int:
-        """Bytes that an array takes once it is read, by what the file says."""
+        """Size of an array in memory according to the file, bytes."""
         member = f"{name}.npy"
         return self._members[member].file_size if self._members else (self.path / member).stat().st_size
 
     def array(self, name: str) -> NDArray[Any]:
-        """An array, read-only and mapped from disk, or read where it is compressed."""
+        """Return a read-only array, memory-mapped if it is not compressed, otherwise read into memory."""
         member = f"{name}.npy"
         with reading(self.path):
             if not self._members:
@@ -85,7 +85,7 @@ class Archive:
             return self._inflated(info)
 
     def text(self, member: str, most: int = 1_000_000) -> str | None:
-        """A text file, None where there is none."""
+        """Return a text file; None if it is missing."""
         if member not in self.files:
             return None
         with reading(self.path):
@@ -96,7 +96,7 @@ class Archive:
                 return inside.read(most).decode()
 
     def _begin(self, info: zipfile.ZipInfo) -> int:
-        """Where the contents of a member begin in the file."""
+        """Offset of the contents of a member in the file, bytes."""
         with self.path.open("rb") as file:
             file.seek(info.header_offset)
             header = file.read(_LOCAL_HEADER)
@@ -127,7 +127,7 @@ class Archive:
 def write_archive(
     file: IO[bytes], arrays: Mapping[str, NDArray[Any]], texts: Mapping[str, str], compress: bool
 ) -> None:
-    """Write an .npz that `np.load` reads too; text files stand first."""
+    """Write an .npz file that `np.load` can also read; text files come first."""
     method = zipfile.ZIP_DEFLATED if compress else zipfile.ZIP_STORED
     with zipfile.ZipFile(file, "w", method) as archive:
         for name, text in texts.items():
@@ -143,7 +143,7 @@ def write_archive(
 
 
 def _header(file: IO[bytes], size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Shape, order and dtype of an .npy, checked against the bytes there are."""
+    """Read shape, order and dtype of an .npy file, and check them against its size."""
     version = np.lib.format.read_magic(file)
     length = struct.unpack("<H" if version == (1, 0) else "<I", file.read(2 if version == (1, 0) else 4))[0]
     if length > 10_000 or version not in ((1, 0), (2, 0), (3, 0)):
@@ -173,6 +173,6 @@ def _mapped(path: Path, begin: int, size: int) -> NDArray[Any]:
 
 
 def sync(file: IO[bytes]) -> None:
-    """Have the disk hold what was written."""
+    """Flush a file to disk."""
     file.flush()
     os.fsync(file.fileno())

@@ -24,16 +24,16 @@ def from_episodes(
     rewards: Episodes | None = None,
     source: str = "",
 ) -> Experience:
-    """Experience from one array an episode; the arrays are copied into one.
+    """Make experience from one array for each episode; the arrays are concatenated into a copy.
 
     Args:
-        observations: of each episode (length, ...), of any length from 1 on.
-        actions: of each episode (length, ...), or one row less where nothing was done at the last observation; None
-            where they are not known. A memory and plans need no actions, a controller does.
-        achieved_goals: of each episode (length, ...), or None where observations themselves are goals.
-        positions: of each episode (length, p) ground truth, or None.
-        rewards: of each episode (length,), or one less; or None.
-        source: where it comes from, in words for reports.
+        observations: one (length, ...) array for each episode; lengths may differ and are at least 1.
+        actions: one (length, ...) array for each episode, or one row less without an action at the last observation;
+            None if unknown. Memories and plans need no actions, controllers do.
+        achieved_goals: one (length, ...) array for each episode; None if observations themselves are goals.
+        positions: one (length, p) array of ground truth for each episode, or None.
+        rewards: one (length,) array for each episode, or one value less; or None.
+        source: description of the source, for reports.
     """
     if isinstance(observations, np.ndarray) and 0 < observations.ndim <= 2 and observations.dtype != object:
         raise InputError(
@@ -66,7 +66,7 @@ def _rows(values: Episodes, name: str, number: int) -> NDArray[Any]:
 
 
 def _filled(values: Episodes, name: str, lengths: list[int]) -> list[NDArray[Any]]:
-    """One row for each observation: what is not there at an episode's last observation is filled in."""
+    """Return one row for each observation; a missing row at the last observation of an episode is filled in."""
     if len(values) != len(lengths):
         raise InputError(f"{name} has {len(values)} episodes, observations has {len(lengths)}: expected as many")
     last_may_miss = name in ("actions", "rewards")

@@ -16,7 +16,7 @@ OF_EACH_OBSERVATION = ("actions", "achieved_goals", "positions", "rewards")  # a
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Experience:
-    """What an agent has seen and done. Arrays are kept as they are given: memory-mapped ones stay on disk.
+    """Observations and actions of an agent. Arrays are not copied: memory-mapped ones stay on disk.
 
     Attributes:
         observations: (n, ...) observations, each episode's in order, one episode after the other. Images are
@@ -31,7 +31,7 @@ class Experience:
         positions: (n, p) ground truth, for figures and evaluation only, or None.
         rewards: (n,) reward for the action taken at each observation, or None. The last row of an episode means
             nothing.
-        source: where it comes from, in words for reports.
+        source: description of the source, for reports.
     """
 
     observations: NDArray[Any]
@@ -95,11 +95,11 @@ class Experience:
         return f"<Experience: {len(self):,} observations {shape}, {self.number_of_episodes:,} episodes, {acted}{more}>"
 
     def __iter__(self) -> Iterator[Experience]:
-        """The episodes, one by one."""
+        """Iterate over the episodes."""
         return (self[rows] for rows in self.rows_by_episode())
 
     def __getitem__(self, rows: slice | NDArray[Any]) -> Experience:
-        """Some of the observations, in ascending order and each once, with what belongs to them.
+        """Select observations, in ascending order and each once, with their actions and other arrays.
 
         A slice copies nothing. An array of row numbers or a mask copies these rows only.
         """
@@ -120,16 +120,16 @@ class Experience:
 
     @property
     def number_of_episodes(self) -> int:
-        """How many episodes there are."""
+        """Number of episodes."""
         return int(np.count_nonzero(np.diff(self.episodes)) + 1) if len(self) else 0
 
     @property
     def goals(self) -> NDArray[Any]:
-        """(n, ...) what each observation is as a goal: the achieved goals, or the observations themselves."""
+        """(n, ...) goals: the achieved goals, or the observations themselves if there are none."""
         return self.observations if self.achieved_goals is None else self.achieved_goals
 
     def rows_by_episode(self) -> list[slice]:
-        """Where each episode's observations are."""
+        """Rows of the observations of each episode."""
         if not len(self):
             return []
         begins = np.flatnonzero(np.diff(self.episodes, prepend=self.episodes[:1] - 1)).tolist()
@@ -137,7 +137,7 @@ class Experience:
 
 
 def joined(parts: list[Experience]) -> Experience:
-    """The episodes of all parts, in order."""
+    """Concatenate the episodes of all parts, in order."""
     if len(parts) == 1:
         return parts[0]
     numbers = np.cumsum([0, *(int(part.episodes[-1]) + 1 for part in parts)])
@@ -151,7 +151,7 @@ def joined(parts: list[Experience]) -> Experience:
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:
-    """The values as an array over observations, without a copy where they are one."""
+    """Return values as an array over observations; an array is not copied."""
     try:
         array = np.asarray(values)
     except (ValueError, TypeError) as error:

@@ -24,12 +24,12 @@ _ENDS = "terminals"  # stands for episodes in the files of OGBench and others
 
 
 def save(data: Experience, path: str | os.PathLike[str], *, compress: bool = False) -> None:
-    """Write experience; a file or folder of this name that holds experience is replaced, all at once.
+    """Write experience; an existing file or folder of experience is replaced as a whole.
 
     Args:
-        data: what to write.
+        data: experience to write.
         path: a file if it ends in .npz, otherwise a folder of .npy files.
-        compress: smaller, but `load` then reads the whole file into memory; .npz only.
+        compress: write a smaller file, which `load` reads into memory as a whole; .npz only.
     """
     if not isinstance(data, Experience):
         raise InputError(f"data is {type(data).__name__}: expected sgm.Experience")

@@ -26,7 +26,7 @@ _ORIENTATION = 274  # the EXIF tag that says so
 
 
 class _Frame(NamedTuple):
-    """An image file, as its header describes it."""
+    """Size and type of an image file, from its header."""
 
     path: Path
     size: tuple[int, int]
@@ -34,7 +34,7 @@ class _Frame(NamedTuple):
 
 
 class _Video(NamedTuple):
-    """A video file, as its frames are; decoded once for this, and again for their pixels."""
+    """Size, type and number of the frames of a video file, from decoding it once."""
 
     path: Path
     size: tuple[int, int]
@@ -89,7 +89,7 @@ def from_images(
 
 
 def _room(shape: tuple[int, ...]) -> NDArray[np.uint8]:
-    """An array of uint8 that is not filled yet; if it is large, on disk, in a file that nobody else sees."""
+    """Allocate an uninitialised uint8 array; a large one is mapped to an anonymous temporary file."""
     needed = int(np.prod(shape, dtype=object))
     if needed <= LARGE:
         return np.empty(shape, np.uint8)
@@ -106,7 +106,7 @@ def _room(shape: tuple[int, ...]) -> NDArray[np.uint8]:
 
 
 def _natural(path: Path) -> list[tuple[int, int, str]]:
-    """A key that sorts numbers within names by their value."""
+    """Sort key that orders numbers within names by value."""
     parts = re.split(r"(\d+)", path.name)
     return [(0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts if part]
 
@@ -121,7 +121,7 @@ def empty_folders(root: Path) -> list[Path]:
 
 
 def _walks(root: Path, left_out: Sequence[Path]) -> list[list[Path] | Path]:
-    """Of each walk its image files in order, or its video file."""
+    """List the image files of each walk in order, or its video file."""
     if root.is_file():
         if root.suffix.lower() not in VIDEOS:
             raise InputError(f"{root} is a file: expected a folder of images, or a video ({', '.join(sorted(VIDEOS))})")
@@ -158,7 +158,7 @@ def _walks_in(paths: list[Path]) -> list[list[Path] | Path]:
 
 
 def _look(path: Path) -> _Frame:
-    """Size and kind of an image, from its header."""
+    """Read size and type of an image from its header."""
     with _opened(path) as image:
         width, height = image.size
         known = image.format != "PNG" or "exif" in image.info  # Pillow would decode a PNG to look for it at its end
@@ -198,7 +198,7 @@ def _opened(path: Path) -> Any:
 
 
 def _count(path: Path, every: int) -> _Video:
-    """The number of frames of a video that are kept, and what they are."""
+    """Count the frames of a video that are kept, and read their size and type."""
     frames = 0
     shape: tuple[int, ...] = ()
     for frame in _frames(path, every):
@@ -211,7 +211,7 @@ def _count(path: Path, every: int) -> _Video:
 
 
 def _decoded(part: _Frame | _Video, size: tuple[int, int], grey: bool, every: int) -> Iterator[NDArray[np.uint8]]:
-    """The images of a file, of one size, one after the other."""
+    """Yield the images of a file, resized to one size."""
     if isinstance(part, _Frame):
         yield _pixels(part.path, size, grey)
         return

@@ -25,7 +25,7 @@ def from_minari(
     actions: bool = True,
     download: bool = False,
 ) -> Experience:
-    """All episodes of a Minari dataset. An episode has one observation more than it has actions.
+    """Read all episodes of a Minari dataset. An episode has one more observation than actions.
 
     Args:
         id_or_dataset: such as "D4RL/pointmaze/large-v2", or a dataset that was loaded or filtered already.
@@ -90,7 +90,7 @@ def _name(dataset: Any) -> str:
 
 
 def _parts(episode: Any, key: str, goal_key: str, position_key: str | None, actions: bool) -> dict[str, NDArray[Any]]:
-    """The arrays of an episode by their names in Experience."""
+    """Arrays of an episode, by their names in Experience."""
     seen = episode.observations
     parts = {"observations": _entry(seen, key, "key"), "rewards": np.asarray(episode.rewards)}
     if isinstance(seen, Mapping) and goal_key in seen:
@@ -105,7 +105,7 @@ def _parts(episode: Any, key: str, goal_key: str, position_key: str | None, acti
 
 
 def _entry(seen: Any, key: str, argument: str) -> NDArray[Any]:
-    """An entry of Dict observations, or plain observations; those of a Discrete space become (n, 1)."""
+    """Return an entry of Dict observations, or plain observations; those of a Discrete space become (n, 1)."""
     if isinstance(seen, Mapping):
         if key not in seen:
             raise InputError(f"{argument} is {key!r}: observations have {', '.join(map(str, seen))}")

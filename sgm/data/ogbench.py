@@ -27,7 +27,7 @@ _XY_FIRST = ("pointmaze", "antmaze", "humanoidmaze", "antsoccer")  # whose obser
 def from_ogbench(
     name: str, dataset_dir: str | os.PathLike[str] | None = None, *, split: str = "train", seed: int = 0
 ) -> Experience:
-    """A dataset of OGBench: the official file where it is at hand, otherwise a generated one for point mazes.
+    """Read the official file of an OGBench dataset; if it is missing, generate the dataset (point mazes only).
 
     `source` says which of the two it is. Generated data follows the recipe that OGBench's authors published, with
     random numbers of our own, and has the official size: about a million observations for training.
@@ -78,7 +78,7 @@ def read_official(path: Path, name: str) -> Experience:
 
 
 def _positions(archive: Archive, name: str, observations: NDArray[Any]) -> NDArray[Any] | None:
-    """(n, 2) x and y of what moves through a maze; None for everything else."""
+    """(n, 2) x and y of the robot in a maze; None for other datasets."""
     body = name.removeprefix("visual-").split("-")[0]
     if body not in _XY_FIRST:
         return None

@@ -1,4 +1,4 @@
-"""Thumbnails: images made small enough to be kept with every node of a memory."""
+"""Thumbnails: images small enough to store with every node of a memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def are_images(observations: Any) -> bool:
 
 
 def side_for(number: int, shape: tuple[int, ...]) -> int:
-    """Pixels of the longer side for so many thumbnails of images of this shape, (height, width, ...)."""
+    """Pixels of the longer side for `number` thumbnails of images of shape (height, width, ...)."""
     for side in SIDES:
         height, width = size_within(shape, side)
         if number * height * width * 3 <= ROOM:
@@ -36,7 +36,7 @@ def side_for(number: int, shape: tuple[int, ...]) -> int:
 
 
 def size_within(shape: tuple[int, ...], side: int) -> tuple[int, int]:
-    """Height and width of an image of this shape when its longer side has at most so many pixels."""
+    """Height and width of an image of this shape, scaled to at most `side` pixels on the longer side."""
     height, width = shape[:2]
     share = min(1.0, side / max(height, width))
     return max(1, round(height * share)), max(1, round(width * share))
@@ -45,7 +45,7 @@ def size_within(shape: tuple[int, ...], side: int) -> tuple[int, int]:
 def thumbnails(images: Any, side: int | None = None) -> Images:
     """(n, height, width[, 1 or 3]) images, see `are_images`, as (n, h, w, 3) uint8 with at most `side` pixels a side.
 
-    Each pixel is the mean of the area that it stands for; nothing is made larger. `side` None: `side_for`.
+    Each pixel is the mean of the area that it covers; images are never enlarged. `side` None: `side_for`.
     """
     shape = np.shape(images)
     height, width = size_within(shape[1:], side_for(len(images), shape[1:]) if side is None else side)
@@ -61,7 +61,7 @@ def thumbnails(images: Any, side: int | None = None) -> Images:
 
 
 def _means(before: int, after: int) -> NDArray[np.float32]:
-    """(after, before) shares of the old pixels in each new one."""
+    """(after, before) weights of the old pixels in each new pixel."""
     edges = np.arange(after + 1) * (before / after)
     low, high = edges[:-1, None], edges[1:, None]
     overlap = np.clip(np.minimum(high, np.arange(1, before + 1)) - np.maximum(low, np.arange(before)), 0, 1)

@@ -11,10 +11,10 @@ from typing import IO
 
 @contextlib.contextmanager
 def writing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write that takes the place of `path` once it is on disk, also if the machine crashes.
+    """Open a temporary file for writing that replaces `path` once it is on disk, safe against crashes.
 
-    Its folder is made if need be. A link in the place of `path` or of the temporary file is replaced, not followed. If
-    writing fails, nothing changes.
+    The folder is created if needed. A link in the place of `path` or of the temporary file is replaced, not followed.
+    If writing fails, nothing changes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
@@ -34,7 +34,7 @@ def writing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk, where the system can do so for a folder."""
+    """Flush the entries of a folder to disk, if the system supports it."""
     if not hasattr(os, "O_DIRECTORY"):
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

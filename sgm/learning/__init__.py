@@ -1,1 +1,1 @@
-"""What training shares: the loop with its checkpoints, encoders, pairs, tensors on disk."""
+"""Shared parts of training: the loop with checkpoints, encoders, training pairs, and tensor files."""

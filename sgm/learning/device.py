@@ -1,4 +1,4 @@
-"""Where networks are trained: the CPU, a CUDA card or Apple's MPS, by name."""
+"""Devices for training, by name: the CPU, a CUDA GPU or Apple's MPS."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sgm.errors import InputError
 
 
 def resolve_device(name: str | torch.device = "auto") -> torch.device:
-    """The device of this name: "auto", "cpu", "cuda", "cuda:1", "mps".
+    """Return the device of a name: "auto", "cpu", "cuda", "cuda:1", "mps".
 
     "auto" is CUDA where there is a card, else MPS where there is one, else the CPU. InputError names the devices of
     this machine if the one asked for is not among them. Only the CPU is tested by us.

@@ -1,4 +1,4 @@
-"""Embeddings of images and vectors: what networks that learn distances share, in training and afterwards."""
+"""Embeddings of images and vectors, shared by all learned distances in training and inference."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Embedding(nn.Module):
             self.achieves.measure(to_input(rows.observations[sample]))
 
     def embed_pairs(self, rows: Rows, first: Ints, second: Ints) -> tuple[Tensor, Tensor, Tensor]:
-        """Embeddings (n, e) of starts and (n, e) of goals, and the error of what the starts are said to achieve."""
+        """Return (n, e) embeddings of starts and of goals, and the error of the predicted achieved goals."""
         device = next(self.parameters()).device
         if self.achieves is None:
             both = to_input(np.concatenate([rows.observations[first], rows.goals[second]])).to(device)
@@ -110,7 +110,7 @@ class Embedded:
         return self._finish(run(self.inference, check_pictures(goals, self.size, name)))
 
     def _finish(self, outputs: Floats) -> Floats:
-        """Embeddings from what the encoder says, (n, e) each."""
+        """Compute (n, e) embeddings from (n, e) outputs of the encoder."""
         return outputs
 
     def to(self, device: str) -> Self:
@@ -144,7 +144,7 @@ def train_embedding(
     measured = error or loss
 
     def held_out_error() -> Tensor:
-        """The same batches at every call."""
+        """Compute the error on the same batches at every call."""
         errors = [measured(held_out, np.random.default_rng([seed, 1, number])) for number in range(_BATCHES)]
         return torch.stack(errors).mean()
 

@@ -46,14 +46,14 @@ class Block(nn.Module):
 
 
 def make_encoder(kind: str, channels: int, size: tuple[int, int], out: int, *, width: int = 32) -> nn.Module:
-    """An untrained encoder, (n, channels, height, width) to (n, out).
+    """Make an untrained encoder, (n, channels, height, width) to (n, out).
 
     Args:
         kind: "small", a residual net for CPUs, or "resnet18", the paper's (as published by He et al.; SPTM's copy puts
             normalisation and ReLU before its convolutions).
         channels: of its input: 3 for one image, 9 for three on top of each other.
         size: (width, height) of an image.
-        out: numbers that come out.
+        out: size of the output.
         width: channels of the small net's first layer; each of two halvings doubles them. It does not average over
             the image before its last layer: places are kept apart.
     """
@@ -114,7 +114,7 @@ class Standardised(nn.Module):
         return (inputs - self.mean) / self.scale
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """(n, *shape) to what the layers make of it."""
+        """Apply the layers to (n, *shape) inputs after standardising them."""
         return self.layers(self.standardise(inputs))
 
 
@@ -135,7 +135,7 @@ class Fourier(nn.Module):
 
 
 def make_mlp(inputs: int, out: int, width: int, *, waves: int = 0, frequency: float = 1.5) -> Standardised:
-    """An untrained perceptron with two hidden layers, (n, inputs) to (n, out); over Fourier waves if there are any."""
+    """Make an untrained perceptron with two hidden layers, (n, inputs) to (n, out); `waves` adds Fourier features."""
     before: list[nn.Module] = [Fourier(inputs, waves, frequency)] if waves else []
     hidden = [nn.Linear(inputs + 2 * waves, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU()]
     return Standardised((inputs,), nn.Sequential(*before, *hidden, nn.Linear(width, out)))
@@ -207,7 +207,7 @@ def to_input(observations: NDArray[Any]) -> Tensor:
 
 
 def for_inference(network: nn.Module) -> nn.Module:
-    """A copy for inference, with batch normalisation folded into the convolutions before it."""
+    """Return a copy for inference, with batch normalisation folded into the preceding convolutions."""
     network = copy.deepcopy(network).eval()
     for module in [*network.modules()]:
         if isinstance(module, Block):
@@ -233,7 +233,7 @@ def _channels_last(network: nn.Module) -> nn.Module:
 
 
 def run(network: nn.Module, observations: Any, batch: int = BATCH) -> NDArray[np.float32]:
-    """What a network makes of (n, height, width, c) uint8 images or (n, d) vectors: (n, out), a batch at a time."""
+    """Apply a network to (n, height, width, c) uint8 images or (n, d) vectors in batches; return (n, out)."""
     parts = []
     device = next(network.parameters()).device
     with torch.inference_mode():
@@ -243,7 +243,7 @@ def run(network: nn.Module, observations: Any, batch: int = BATCH) -> NDArray[np
 
 
 def digest(network: nn.Module, *arrays: NDArray[Any]) -> str:
-    """What tells a network, with the arrays that go with it, from another one."""
+    """Fingerprint of a network and its arrays."""
     result = hashlib.sha256()
     for name, value in sorted(network.state_dict().items()):
         result.update(name.encode() + value.cpu().numpy().tobytes())
@@ -253,7 +253,7 @@ def digest(network: nn.Module, *arrays: NDArray[Any]) -> str:
 
 
 def data_digest(*arrays: NDArray[Any]) -> str:
-    """What tells arrays over observations from others: of large ones, rows from all over, about 32 MB each."""
+    """Fingerprint of arrays over observations; of large ones, evenly spaced rows are used, about 32 MB each."""
     result = hashlib.sha256()
     for array in arrays:
         size = max(1, array.nbytes // max(1, len(array)))

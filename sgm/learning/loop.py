@@ -135,11 +135,11 @@ class _Checks:
 
     @property
     def stopped(self) -> bool:
-        """Whether the last `patience` checks brought nothing."""
+        """Whether the last `patience` checks found no lower loss."""
         return bool(self.patience) and len(self.history) - 1 - self._argmin() >= self.patience
 
     def after(self, iterations: int, last: bool) -> None:
-        """Check after so many iterations, if it is time to."""
+        """Check after `iterations` iterations, if a check is due."""
         if self.validate is None or (iterations % self.every and not last):
             return
         self.network.eval()
@@ -170,7 +170,7 @@ class _Checks:
 
 
 class _Run:
-    """A training under way: what a checkpoint holds.
+    """State of a training, as stored in a checkpoint.
 
     Attributes:
         losses: the loss of every iteration so far.
@@ -187,7 +187,7 @@ class _Run:
         return len(self.losses)
 
     def update(self, loss: Loss, learning_rate: float, random: np.random.Generator) -> None:
-        """Change the weights by the loss of one batch."""
+        """Update the weights by the loss of one batch."""
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         value = loss(random)
@@ -233,12 +233,12 @@ class _Run:
 
 
 def _named(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names have this prefix, without it."""
+    """Select tensors by a prefix of their names, and remove the prefix."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 def copy_weights(network: nn.Module, start: nn.Module) -> None:
-    """Give a network the weights of another one of the same architecture."""
+    """Copy the weights of another network of the same architecture."""
     try:
         network.load_state_dict(start.state_dict())
     except RuntimeError as error:
@@ -246,7 +246,7 @@ def copy_weights(network: nn.Module, start: nn.Module) -> None:
 
 
 def _schedule(share: float) -> float:
-    """The learning rate after this share of the iterations, relative to its peak."""
+    """Learning rate after this share of the iterations, relative to the peak."""
     if share < _WARM_UP:
         return (share + 1e-3) / (_WARM_UP + 1e-3)
     return 0.5 * (1 + math.cos(math.pi * (share - _WARM_UP) / (1 - _WARM_UP))) * 0.99 + 0.01
@@ -270,7 +270,7 @@ def save_network(
         path: where to write it.
         file_format: name and version of the format; `load_network` checks them.
         network: the trained network.
-        size: (width, height) of an image.
+        size: (width, height) of an image, pixels.
         config: a dataclass of hyper-parameters.
         facts: how the network was made; anything that JSON can hold.
         integers: further arguments of the function that makes the network.

@@ -1,4 +1,4 @@
-"""Pairs of observations a few steps apart, drawn from experience, and what training asks of that experience."""
+"""Training pairs: observations of an episode a few steps apart, drawn from experience, which is checked first."""
 
 from __future__ import annotations
 
@@ -111,17 +111,17 @@ class Rows:
         return {}
 
     def sample(self, seed: int, number: int = 1_000) -> Ints:
-        """(number,) rows, or all of them where there are fewer, to measure a mean on."""
+        """Draw (number,) rows to estimate a mean on, or return all rows if there are fewer."""
         total = len(self.left)
         return np.sort(np.random.default_rng(seed).permutation(total)[:number])
 
     def digest(self, *more: NDArray[Any]) -> str:
-        """What tells these rows, and further arrays over them, from others; checkpoints keep it."""
+        """Fingerprint of these rows and of further arrays over them; checkpoints store it."""
         goals = () if self.goals is self.observations else (self.goals,)
         return data_digest(self.observations, *goals, self.steps, self.left, *more)
 
     def part(self, rows: slice) -> Rows:
-        """Some of the rows, whole episodes."""
+        """Select rows that are whole episodes."""
         return Rows(self.observations[rows], self.goals[rows], self.steps[rows], self.left[rows], self.size)
 
 
@@ -167,9 +167,9 @@ def _prepare(values: NDArray[Any], name: str, flat: bool) -> tuple[NDArray[Any],
 
 
 def hold_out(data: Experience, rows: Rows) -> tuple[Rows, Rows]:
-    """The rows to train on and those to calibrate on: the last twentieth of the episodes, at least two.
+    """Split rows into those to train on and those to calibrate on: the last 5 % of the episodes, at least two.
 
-    Where there are fewer than 10 episodes, both are all rows.
+    With fewer than 10 episodes, both are all rows.
     """
     episodes = data.rows_by_episode()
     if len(episodes) < LEAST_EPISODES:
@@ -186,7 +186,7 @@ def settle(
     changes: dict[str, Any],
     further: tuple[str, ...] = (),
 ) -> Config:
-    """The configuration given, or the default one of (images, vectors), with the changes of a call.
+    """Return the given configuration, or the default one of (images, vectors), with the changes of a call.
 
     `further` names settings that the call takes beside the configuration, for the error about unknown ones.
     """

@@ -18,7 +18,7 @@ from .pairs import as_rollouts, episodes_of_one_length
 
 
 def image_rollouts(data: Experience) -> Pictures:
-    """The images of experience, cut into episodes of one length: (episodes, images, height, width, 3)."""
+    """Cut the images of experience into episodes of one length: (episodes, images, height, width, 3)."""
     kept = episodes_of_one_length(data, 2)
     return as_rollouts(as_images(kept.observations), kept)
 
@@ -49,7 +49,7 @@ def train_on_rollouts(
         seed: of the batches.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
-        start: what was trained before, with a `network` of the same architecture to go on from; None: from scratch.
+        start: trained object whose `network`, of the same architecture, training starts from; None: from scratch.
         device: where to train.
         description: label of the progress bar.
     """

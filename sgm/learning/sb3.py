@@ -1,7 +1,7 @@
 """Goal-conditioned policies of Stable-Baselines3, as controllers and distances use them.
 
 A policy that was trained with hindsight replay sees three entries: `observation`, `achieved_goal` and `desired_goal`.
-Here it is asked with observations and goals alone, so what an observation achieves must follow from the observation.
+Here it is given observations and goals only, so the achieved goal must follow from the observation.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class GoalPolicy:
     its achieved goal where that is not among them. `columns` says which g numbers of an embedding are the goal.
 
     Attributes:
-        columns: (g,) the numbers of an embedding that are in goal space; None: nobody has told what is achieved.
+        columns: (g,) the numbers of an embedding that are in goal space; None: the achieved goal is unknown.
         algorithm: name of the algorithm, "" for one that is not among `ALGORITHMS`.
     """
 
@@ -107,7 +107,7 @@ class GoalPolicy:
 
     @property
     def width(self) -> int:
-        """e, the numbers of an embedding."""
+        """Size e of an embedding."""
         return self.size + (self.goal_size if self._achieved else 0)
 
     def entries(self, starts: Any, goals: Any) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class GoalPolicy:
 
     @property
     def batch(self) -> int:
-        """How many pairs go through the policy at once."""
+        """Number of pairs in one forward pass of the policy."""
         return max(64, min(16_384, _NUMBERS // (self.size + self.goal_size)))
 
     # -- what the networks say -------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class GoalPolicy:
         return torch.stack(self.policy.critic(seen, self.policy._predict(seen, deterministic=True))).squeeze(-1)
 
     def digest(self) -> str:
-        """What tells this policy from another one."""
+        """Fingerprint of the policy."""
         result = hashlib.sha256(f"{self.algorithm} {self.columns}".encode())
         for name, value in sorted(self.policy.state_dict().items()):
             result.update(name.encode() + value.cpu().numpy().tobytes())
@@ -197,7 +197,7 @@ class GoalPolicy:
 
 
 def import_sb3() -> Any:
-    """The package `stable_baselines3`; MissingExtra if it is not installed."""
+    """Import the package `stable_baselines3`; MissingExtra if it is not installed."""
     try:
         import stable_baselines3
     except ModuleNotFoundError as error:
@@ -224,7 +224,7 @@ def flatten(values: Any, shape: tuple[int, ...], name: str) -> Floats:
 def find_columns(
     entries: dict[str, Any], achieved: Achieved, data: Experience | None, model: Any = None
 ) -> list[int] | None:
-    """Which numbers of an observation are its achieved goal; None: that cannot be told.
+    """Find the columns of an observation that are its achieved goal; None if they are unknown.
 
     From what the user says, from experience, from the model's replay buffer; and where nothing tells otherwise,
     observations of the shape of goals are goals.
@@ -245,7 +245,7 @@ def find_columns(
 
 
 def require_columns(policy: GoalPolicy) -> None:
-    """InputError if nobody has told what an observation achieves."""
+    """Raise InputError if the achieved goal of an observation is unknown."""
     if policy.columns is None:
         raise InputError(
             f"observations have shape {policy.shape} and goals {policy.goal_shape}, and the achieved goal is not among "
@@ -274,7 +274,7 @@ def _examples(entries: dict[str, Any], data: Experience | None, model: Any) -> l
 
 
 def _matching(seen: Floats, reached: Floats) -> list[int] | None:
-    """(n, o) and (n, g) to the g columns of the first that are the second, or None."""
+    """Find the g columns of (n, o) observations that equal (n, g) achieved goals; None if there are none."""
     if seen.shape == reached.shape and np.allclose(seen, reached, rtol=1e-5, atol=1e-6):
         return list(range(seen.shape[1]))
     columns = []
@@ -290,7 +290,7 @@ def _matching(seen: Floats, reached: Floats) -> list[int] | None:
 
 
 def _algorithm(model: Any, policy: Any) -> str:
-    """The algorithm that a model is of, or ""."""
+    """Name of the algorithm of a model, or ""."""
     names = [kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("stable_baselines3.")]
     found = next((name for name in names if name in ALGORITHMS), "")
     complete = hasattr(policy, "q_net") if found == "DQN" else hasattr(policy, "critic")

@@ -31,7 +31,7 @@ def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], meta
 
 
 def read_tensors(path: str | os.PathLike[str], expected: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and metadata of a safetensors file whose `format` is `expected`; StoreError otherwise."""
+    """Read tensors and metadata of a safetensors file; StoreError unless its `format` is `expected`."""
     if not Path(path).is_file():
         raise StoreError(f"{path} does not exist: expected a .safetensors file of format {expected!r}")
     try:

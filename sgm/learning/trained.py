@@ -1,4 +1,4 @@
-"""What every trained network is afterwards, whatever it was trained for: a file, and a fingerprint."""
+"""Base class of trained networks: saving, loading and the fingerprint."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 class Trained:
-    """A trained network with its configuration and what was measured on it after training.
+    """A trained network with its configuration and the calibration measured after training.
 
-    A subclass says what its files are; its constructor takes (network, size, configuration).
+    A subclass defines its file format; its constructor takes (network, size, configuration).
 
     Attributes:
         network: the network, on the CPU.
@@ -38,7 +38,7 @@ class Trained:
 
     @property
     def fingerprint(self) -> str:
-        """What tells it from another one, for memory files."""
+        """Fingerprint of the network, stored in memory files."""
         return digest(self.network, *(getattr(self, name) for name in self.measured))
 
     def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:

@@ -148,10 +148,10 @@ class Builder:
             observations = observations[chosen]
         assignment = np.full(number, DROPPED)
         low = 0
-        self._compiled = self._compiles(len(chosen))
         done = 0, len(self.nodes), len(self.graph)
         try:
             self._look_around(distance)
+            self._compiled = self._compiles(len(chosen))
             while low < len(chosen):
                 part = slice(low, low + self._block_size(block))
                 stream = undo.stream + chosen[part]
@@ -253,7 +253,7 @@ class Builder:
     def index_kind(self) -> str:
         """How nodes near an observation are found."""
         if self.settings.candidates is not None:
-            return f"{self.settings.candidates} nearest candidates"
+            return f"{self.settings.candidates} nearest candidates" + (", usearch" if self.settings.approximate else "")
         return "every node" if self.neighbourhood is None else self.neighbourhood.kind
 
     @property
@@ -307,6 +307,8 @@ class Builder:
         elif not self._compiled:
             edges = self._edges(table, new)
         self.graph.append(len(self.nodes), *edges, np.zeros(len(edges[0]), np.uint8))
+        if len(stream) == 1:
+            return np.array([before]) if len(new) else matches
         node_of = np.full(len(stream), NOVEL)
         node_of[new] = before + np.arange(len(new))
         inside = np.where(matches >= before, matches - before, 0)
@@ -315,8 +317,10 @@ class Builder:
 
     def _compiles(self, number: int) -> bool:
         """Whether so many more observations are decided by compiled code, where tables of distances are asked for."""
+        if self.neighbourhood is not None or len(self.nodes) + number < _COMPILE:
+            return False
         known = self.settings.criterion in ("none", "uniform", "perceptual") or self.settings.scope == "neighbors"
-        return known and len(self.nodes) + number >= _COMPILE and kernels() is not None
+        return known and kernels() is not None
 
     def _decide_and_join(self, distance: Distance, feature: Floats, embedding: Floats) -> tuple[Ints, NewEdges]:
         """`_decide` and `_edges` in one, compiled."""

@@ -62,7 +62,7 @@ def far_of(distance: Any) -> float | None:
 
 def batch_of_one(observation: Any) -> NDArray[Any]:
     """One observation as a batch: (...) to (1, ...)."""
-    return np.expand_dims(as_array("an observation", observation), 0)
+    return as_array("an observation", observation)[None]
 
 
 def count(observations: Any) -> int:

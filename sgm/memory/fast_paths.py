@@ -390,15 +390,22 @@ def take_out(
 
 @njit(cache=True, nogil=True)
 def keep_nearest(
-    start: Any, length: Any, edges: Any, sources: Any, distance: Any, temporal: Any, target: Any, k: int, kept: Any
+    start: Any, length: Any, edges: Any, sources: Any, distance: Any, temporal: Any, target: Any, k: int, kept: Any,
+    grown: bool,
 ) -> None:  # fmt: skip
-    """Keep, of the edges that leave each of these nodes, the k of least weight; ties go to the lower target."""
+    """Keep, of the edges that leave each of these nodes, the k of least weight; ties go to the lower target.
+
+    With `grown`, edges were added since the last filter, marked as kept, and nothing else changed. An edge that was
+    not among the k nearest then cannot be now, so its weight is not read.
+    """
     best = np.empty(k, np.int64)
     weight = np.empty(k, np.float32)
     for source in sources:
         number = 0
         for place in range(start[source], start[source] + length[source]):
             edge = edges[place]
+            if grown and not kept[edge]:
+                continue
             kept[edge] = False
             own = distance[edge]
             if temporal[edge] > 0:

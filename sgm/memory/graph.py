@@ -70,6 +70,8 @@ class Graph:
         self._partner: Ints | None = None
         self._stale = Column(np.bool_)  # nodes whose successors have to be filtered again
         self._any_stale = False
+        self._filtered = 0  # the version that was filtered last
+        self._only_grown = False  # whether edges were added since then, and nothing else was done
         self._out, self._into = Adjacency(), Adjacency()
         self._by_source: Index | None = None
         self._by_target: Index | None = None
@@ -95,7 +97,9 @@ class Graph:
         self.distance.append(distance)
         self.temporal.append(temporal)
         self.kept.append(np.ones(len(source), np.bool_))
+        only_grown = self._only_grown
         self._changed(source)
+        self._only_grown = only_grown
 
     def cut(self, nodes: int, edges: int) -> None:
         """Forget nodes and edges from these numbers on."""
@@ -205,8 +209,10 @@ class Graph:
         just as when the filter is applied once before cleanup. The guard may let in longer ones (`Evidence.spare`).
         """
         if self._any_stale:
-            self._filter(np.flatnonzero(self._stale.values))
-            self._stale.values[:] = self._any_stale = False
+            stale = self._sources_since(self._filtered)
+            self._filter(np.flatnonzero(self._stale.values) if stale is None else stale)
+            self._stale.values[slice(None) if stale is None else stale] = self._any_stale = False
+            self._filtered, self._only_grown = self.version, True
             if self._spares_changed:
                 self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
                 self._spares_changed = False
@@ -253,15 +259,20 @@ class Graph:
 
     def changed_since(self, version: int) -> Ints | None:
         """The nodes whose outgoing edges, or what these weigh, may have changed since a version; None: any of them."""
-        newer = [sources for at, sources in self._history if at > version]
-        if self.reversible is not None or len(newer) != self.version - version:
+        return None if self.reversible is not None else self._sources_since(version)
+
+    def _sources_since(self, version: int) -> Ints | None:
+        """The sources of edges that changed since a version, ascending; None: more versions than are remembered."""
+        newer = [sources for at, sources in self._history[-(self.version - version) :] if at > version]
+        if len(newer) != self.version - version or not newer:
             return None
-        return np.unique(np.concatenate(newer)).astype(np.int64)
+        return np.unique(newer[0] if len(newer) == 1 else np.concatenate(newer)).astype(np.int64, copy=False)
 
     def _mark_stale(self, sources: NDArray[Any]) -> None:
         if self.nodes > len(self._stale):
             self._stale.append(np.zeros(self.nodes - len(self._stale), np.bool_))
         self._stale.values[sources] = self._any_stale = True
+        self._only_grown = False
         self._history.append((self.version, sources))
         del self._history[:-_HISTORY]
 
@@ -299,7 +310,8 @@ class Graph:
 
         at_each = self.out_of()
         columns = (self.distance.values, self.temporal.values, self.target.values)
-        keep_nearest(at_each.start, at_each.length, at_each.edge, sources, *columns, k, self.kept.values)
+        runs = at_each.start, at_each.length, at_each.edge
+        keep_nearest(*runs, sources, *columns, k, self.kept.values, self._only_grown)
 
     def _successors(self, sources: Ints) -> tuple[Ints, Ints]:
         """The edges out of (n,) nodes, ascending, by target within each, and (n,) how many each has."""

@@ -309,13 +309,14 @@ class _Cells:
         self._cells = np.full(2 * _AT_ONCE, -1, np.int64)
         self._heads = np.full(2 * _AT_ONCE, -1, np.int32)
         self._used = 0
-        self._compiled = kernels() is not None
+        self._compiled: Any = kernels()
         self._trees: list[tuple[int, int, Any]] = []  # first, end, SciPy's k-d tree over these places
 
     @property
     def nbytes(self) -> int:
         cells = self._cells.nbytes + self._heads.nbytes
-        return self._places.nbytes + (self._following.nbytes + cells if self._compiled else 8 * len(self._places))
+        trees = 8 * len(self._places)
+        return self._places.nbytes + (trees if self._compiled is None else self._following.nbytes + cells)
 
     def add(self, keys: Floats) -> None:
         first = len(self._places)
@@ -325,24 +326,24 @@ class _Cells:
             places = self._project(keys[low : low + 4096])
             self._largest = max(self._largest, float(np.abs(places).max()))
             self._places.append(places)
-        if self._compiled:
-            self._fill(first)
-        else:
+        if self._compiled is None:
             self._grow_trees()
+        else:
+            self._fill(first)
 
     def near(self, queries: Vectors, radius: float, keys: Floats) -> Pairs:
         wanted = self._project(queries)
         # Places are rounded to single precision.
         largest = max(self._largest, float(np.abs(wanted).max()))
         radius = radius * (1 + 1e-6) + 4e-7 * len(self._basis.T) * largest
-        if not self._compiled:
+        if self._compiled is None:
             return self._near_in_trees(wanted, radius)
         if (2 * radius / self._side + 2) ** self._axes > len(keys):
             return self._near_anywhere(wanted, radius)
-        compiled = kernels()
-        assert compiled is not None
         table = self._side, self._axes, self._cells, self._heads, self._following.values
-        found, starts = compiled.search_cells(wanted, radius, self._places.values, *table)
+        found, starts = self._compiled.search_cells(wanted, radius, self._places.values, *table)
+        if len(wanted) == 1:
+            return Pairs(np.zeros(len(found), np.int64), found)
         return Pairs(np.repeat(np.arange(len(wanted)), np.diff(starts)), found)
 
     def _project(self, keys: Vectors) -> NDArray[np.float64]:
@@ -350,8 +351,6 @@ class _Cells:
 
     def _fill(self, first: int) -> None:
         """Put the places from `first` on into cells, of a hash table that stays at most half full."""
-        compiled = kernels()
-        assert compiled is not None
         places = self._places.values
         self._following.append(np.full(len(places) - first, -1, np.int32))
         while first < len(places):
@@ -362,7 +361,7 @@ class _Cells:
                 self._used = first = 0
                 continue
             table = self._side, self._axes, self._cells, self._heads, self._following.values
-            self._used += compiled.fill_cells(places[:end], first, *table)
+            self._used += self._compiled.fill_cells(places[:end], first, *table)
             first = end
 
     def _near_anywhere(self, wanted: NDArray[np.float64], radius: float) -> Pairs:

@@ -35,7 +35,7 @@ class LargeGraph:
         prices = pricing(edges)
         self.into = Rows(graph.nodes, target, source, *prices, edges)
         self.out = Rows(graph.nodes, source, target, *prices, edges)
-        self.searches = {by: Searches(graph.nodes, self.into, self.out, by, tree_bytes // 2) for by in MODES}
+        self.searches = _ByMode(graph, self.into, self.out, tree_bytes // len(MODES))
 
     def cost(self, start: int, goal: int, by: str) -> float:
         """What the shortest way between two nodes costs; infinite if there is none."""
@@ -75,8 +75,8 @@ class LargeGraph:
         pool = out.row, out.count, out.other, out.distance, out.hops
         held = at_each.start, at_each.length, at_each.edge, passing, graph.target.values, graph.temporal.values
         edges, known, before, gone = fast_paths.compare(*pool, *held, self._inner, sources)
-        self._take_out(*gone)
-        self._put(edges, known, before)
+        self._take_out(gone)
+        self._put(edges, known, before, gone)
 
     def _number(self, nodes: int) -> None:
         """Give nodes that are new numbers inside: their own."""
@@ -94,7 +94,7 @@ class LargeGraph:
         if place < 0:
             return False
         before = np.array([[self.out.distance[place]], [self.out.hops[place]]])
-        self._put(np.array([edge]), np.ones(1, np.bool_), before)
+        self._put(np.array([edge]), np.ones(1, np.bool_), before, np.empty((2, 0), np.int64))
         return bool(np.isfinite(before[0, 0]) != np.isfinite(self.out.distance[place]))
 
     def along(self, nodes: Ints) -> tuple[Prices, Ints]:
@@ -105,28 +105,44 @@ class LargeGraph:
         places = fast_paths.find_many(self.into.row, self.into.count, self.into.other, inner[1:], inner[:-1])
         return self.into.distance[places], self.into.edge[places]
 
-    def _ends(self, edges: Ints) -> tuple[Ints, Ints]:
-        return self._inner[self._graph.source.values[edges]], self._inner[self._graph.target.values[edges]]
+    def _ends(self, edges: Ints) -> Ints:
+        """(2, m) the nodes that edges lead from and to, as they are numbered inside."""
+        graph, ends = self._graph, np.empty((2, len(edges)), np.int64)
+        ends[0], ends[1] = graph.source.values[edges], graph.target.values[edges]
+        return self._inner[ends]
 
-    def _take_out(self, source: Ints, target: Ints) -> None:
-        self.out.take_out(source, target)
-        self.into.take_out(target, source)
-        for searches in self.searches.values():
-            searches.change(source, target, np.zeros(len(source), np.bool_))
+    def _take_out(self, ends: Ints) -> None:
+        """Take (2, m) edges, from one node to another, out of the rows."""
+        if ends.size:
+            self.out.take_out(ends[0], ends[1])
+            self.into.take_out(ends[1], ends[0])
 
-    def _put(self, edges: Ints, known: Bools, before: Prices) -> None:
-        """Give edges their present prices; `before`, (2, m), are those of the edges that were known."""
-        prices = np.stack(self._pricing(edges))
-        source, target = self._ends(edges)
-        changed = (prices != before) | ~known
-        some = changed.any(axis=0)
-        if not some.any():
-            return
-        distance, hops = prices[:, some]
-        self.out.put(source[some], target[some], distance, hops, edges[some])
-        self.into.put(target[some], source[some], distance, hops, edges[some])
-        for searches, mine, now, was in zip(self.searches.values(), changed, prices, before, strict=True):
-            searches.change(source[mine], target[mine], now[mine] < was[mine])
+    def _put(self, edges: Ints, known: Bools, before: Prices, gone: Ints) -> None:
+        """Give edges their present prices; `before`, (2, m), are those of the edges that were known.
+
+        `gone`, (2, g), are edges that were taken out, of which searches are told with those that changed.
+        """
+        prices = self._pricing(edges)
+        ends = self._ends(edges)
+        if len(edges):
+            self.out.put(ends[0], ends[1], *prices, edges)
+            self.into.put(ends[1], ends[0], *prices, edges)
+        for by, searches in self.searches.items():
+            now, was = prices[MODES.index(by)], before[MODES.index(by)]
+            changed = ends[:, (now != was) | ~known]
+            searches.change(np.concatenate([gone, changed], axis=1), ends[:, now < was])
+
+
+class _ByMode(dict[str, Searches]):
+    """The searches under each kind of price, made when they are asked for: until then they need not follow anything."""
+
+    def __init__(self, graph: Graph, into: Rows, out: Rows, tree_bytes: int) -> None:
+        super().__init__()
+        self._graph, self._rows, self._tree_bytes = graph, (into, out), tree_bytes
+
+    def __missing__(self, by: str) -> Searches:
+        self[by] = Searches(self._graph.nodes, *self._rows, by, self._tree_bytes)
+        return self[by]
 
 
 def _by_place(graph: Graph, edges: Ints) -> Ints:

@@ -22,6 +22,7 @@ from sgm.errors import EmptyMemory, InputError, MemoryWarning, NoPath, SGMError,
 from sgm.progress import progress_bar
 
 from . import export, localise, single_steps, store
+from .approximate import library
 from .arrays import Bools, Ints, as_array
 from .attributes import Attributes, checked_batch
 from .audit import Audit, audit
@@ -87,6 +88,7 @@ class SparseGraphicalMemory:
         keep_events: int | None = KEEP_EVENTS,
         reversible: bool | float | None = None,
         candidates: int | None = None,
+        approximate: bool = False,
     ) -> None:
         """Make an empty memory.
 
@@ -115,10 +117,15 @@ class SparseGraphicalMemory:
             candidates: ask for the distances of an observation to this many nodes only, those whose embeddings are
                 nearest, where a large memory of a distance that cannot be searched would be slow. Edges to other nodes
                 are missed: `audit` says how many. None: none is.
+            approximate: find these candidates by an approximate index (extra `usearch`), which may miss some of the
+                nearest, instead of by an exact one. For embeddings that are all about equally far from each other,
+                where an exact index has to compare an observation with every node.
         """
         off = off_is_infinite(tau_p)
         names = criterion, tau_a, off, max_dist, k, scope, size, seed, feature_average, keep_observations, reversible
-        settings = Settings(*names, candidates)
+        settings = Settings(*names, candidates, approximate)
+        if settings.approximate:
+            library()
         log = EventLog(_keep(keep_events))
         self._set_up(distance, features, settings, make_policy(policy), Nodes(), Graph(), log)
 

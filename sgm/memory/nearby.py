@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .approximate import ApproximateIndex
 from .arrays import Ints
 from .criteria import Floats, perceptual_pairs, within
 from .distance import Distance, paired
@@ -68,7 +70,8 @@ class Neighbourhood:
         """Distances between (B, e) observations, the nodes near them, and each other."""
         pairs = self._candidates(embedding)
         out, into = measured_both(self.distance, self.nodes, embedding, pairs)
-        start = np.concatenate([[0], np.cumsum(np.bincount(pairs.query, minlength=len(embedding)))])
+        start = np.zeros(len(embedding) + 1, np.int64)
+        np.cumsum(np.bincount(pairs.query, minlength=len(embedding)), out=start[1:])
         return Nearby(start, pairs.key, out, into, self._inside(embedding), len(self.nodes))
 
     def perceptual(self, feature: Floats) -> tuple[Ints, Ints]:
@@ -111,7 +114,7 @@ class Neighbourhood:
         steps = (self.settings.max_dist + (self.settings.tau_a if merges else 0)) * _ROUNDING
         distance = self.distance
         if len(embedding) == 1:
-            return paired(distance, embedding, embedding)[None]
+            return np.full((1, 1), np.inf, np.float32)  # one is not compared with itself
         keys = np.asarray(self.search.keys(embedding), np.float32)
         norms = np.square(keys, dtype=np.float64).sum(axis=1)
         radius = reach_of(distance, steps)
@@ -131,9 +134,13 @@ class Neighbourhood:
         if not self.nodes.has_own_features and keys is not None:
             return keys
         if self._features is None:
-            self._features = Index(self.settings.tau_p, lambda: self.nodes.feature)
+            self._features = self._empty_index(self.settings.tau_p, lambda: self.nodes.feature)
         self._features.add(feature[len(self._features) :])
         return self._features
+
+    def _empty_index(self, radius: float, keys: Callable[[], Floats]) -> Index:
+        """A new index over vectors that the nodes hold, see `Index`."""
+        return Index(radius, keys)
 
     def _keys_index(self) -> Index | None:
         """The index over the keys, if these are the embeddings."""
@@ -143,7 +150,8 @@ class Neighbourhood:
 class NearestCandidates(Neighbourhood):
     """Finds the nodes whose embeddings are nearest, whatever the distance says: not exact, see `Settings.candidates`.
 
-    All observations of a block are compared with each other.
+    All observations of a block are compared with each other. With `Settings.approximate` most of the nearest are found,
+    not all of them.
     """
 
     def __init__(self, distance: Distance, nodes: Nodes, settings: Settings) -> None:
@@ -152,7 +160,7 @@ class NearestCandidates(Neighbourhood):
         self.nodes = nodes
         self.settings = settings
         self._features = None
-        self._index = Index(self._guess(), lambda: self.nodes.embedding)
+        self._index = self._empty_index(self._guess(), lambda: self.nodes.embedding)
 
     @property
     def kind(self) -> str:
@@ -168,6 +176,9 @@ class NearestCandidates(Neighbourhood):
         """Forget the nodes from a number on."""
         super().cut(nodes)
         self._index.cut(nodes)
+
+    def _empty_index(self, radius: float, keys: Callable[[], Floats]) -> Index:
+        return ApproximateIndex(radius, keys) if self.settings.approximate else Index(radius, keys)
 
     def _guess(self) -> float:
         """About how far the candidates are: what a search begins with."""

@@ -24,6 +24,7 @@ from .policies import CleanupPolicy, Evidence
 Prices = NDArray[np.float64]
 MANY = 16_384  # nodes from which on ways are searched for one at a time, if numba is there
 _FEW = 8  # ways to one goal that are searched for one at a time
+_FEW_EDGES = 512  # whose evidence is looked up one by one
 _SHARE = 20  # of the nodes, one in so many may have changed edges before the rows are made anew
 _NO_EVIDENCE = Evidence()
 
@@ -393,13 +394,12 @@ class Planner:
     def _prices(self, edges: Ints) -> Prices:
         weights = self.graph.weights(edges).astype(np.float64)
         known = self.graph.evidence
-        if len(edges) > 1 and len(known) < len(edges):
-            nothing = np.zeros(len(edges), np.int64)
-            prices = self.policy.price(weights, nothing, nothing)
-            tried = np.flatnonzero(np.isin(edges, np.fromiter(known, np.int64, len(known))))
+        if len(edges) <= _FEW_EDGES:
+            tried = np.array([place for place, edge in enumerate(edges.tolist()) if edge in known], np.int64)
         else:
-            prices = np.empty(len(edges))
-            tried = np.arange(len(edges))
+            tried = np.flatnonzero(np.isin(edges, np.fromiter(known, np.int64, len(known))))
+        nothing = np.zeros(len(edges), np.int64)
+        prices = np.array(self.policy.price(weights, nothing, nothing), np.float64)
         if len(tried):
             prices[tried] = self._tried_prices(weights[tried], [known.get(int(e), _NO_EVIDENCE) for e in edges[tried]])
         # Paths under negative prices would never end; a NaN makes the comparison false too.

@@ -8,6 +8,7 @@ import itertools
 import json
 import os
 import sqlite3
+import weakref
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -127,7 +128,7 @@ def _begun(path: Path) -> sqlite3.Connection:
 
 def begin(path: Path, mode: str) -> sqlite3.Connection:
     """A connection in a read transaction."""
-    connection = connect(path, mode)
+    connection = connect(path, mode, Reader)
     try:
         connection.execute("BEGIN")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -137,12 +138,38 @@ def begin(path: Path, mode: str) -> sqlite3.Connection:
     return connection
 
 
-def connect(path: Path, mode: str) -> sqlite3.Connection:
+class Reader(sqlite3.Connection):
+    """A connection whose `close` frees the file, whoever still holds one of its cursors.
+
+    From Python 3.11 on, `sqlite3` leaves the statement of a cursor running when its connection is closed, and SQLite
+    keeps its lock on the file until the cursor is gone. The traceback of a refused load holds such a cursor.
+    """
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        """As `sqlite3.Connection`."""
+        self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
+        super().__init__(*given, **named)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
+        """Run one statement; `close` ends it if it has not ended by then."""
+        cursor = self.cursor()
+        self._cursors.add(cursor)
+        return cursor.execute(sql, parameters)
+
+    def close(self) -> None:
+        """End all statements and close."""
+        for cursor in list(self._cursors):
+            with contextlib.suppress(sqlite3.Error):
+                cursor.close()
+        super().close()
+
+
+def connect(path: Path, mode: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
     """A connection in SQLite's mode "ro" or "rw", which the memory's own lock gives to one thread at a time."""
     refuse_forked(path)
     refuse_planted(path)
     uri = f"{path.as_uri()}?mode={mode}"
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, factory=factory)
     try:
         for statement in ("PRAGMA trusted_schema = OFF", "PRAGMA cell_size_check = ON"):
             connection.execute(statement)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from .arrays import Bools, Column, Ints, ragged
+from .arrays import Column, Ints, ragged
 
 Prices = NDArray[np.float64]
 Nodes = NDArray[np.int32]
@@ -88,19 +88,19 @@ class _Ends:
     """The sources and targets of edges, in the order in which they were noted."""
 
     def __init__(self) -> None:
-        self._source, self._target = Column(np.int64), Column(np.int64)
+        self._ends = Column(np.int64, (2,))
 
     def __len__(self) -> int:
-        return len(self._source)
+        return len(self._ends)
 
-    def add(self, source: Ints, target: Ints) -> None:
-        """Note (m,) edges."""
-        self._source.append(source)
-        self._target.append(target)
+    def add(self, ends: Ints) -> None:
+        """Note (2, m) sources and targets."""
+        self._ends.append(ends.T)
 
-    def since(self, first: int) -> tuple[Ints, Ints]:
-        """Those from a number on."""
-        return self._source.values[first:], self._target.values[first:]
+    def since(self, first: int) -> Ints:
+        """(2, m) those from a number on."""
+        ends: Ints = self._ends.values[first:].T
+        return ends
 
 
 @dataclasses.dataclass(eq=False)
@@ -151,11 +151,11 @@ class Searches:
         self._lowered = np.zeros(0, np.int64)  # how many of them each column accounts for
         self._work = 0  # nodes expanded without landmarks
 
-    def change(self, source: Ints, target: Ints, cheaper: Bools) -> None:
-        """Take note that edges have another price, are new, or are gone; and which of them became cheaper."""
-        self._changed.add(source, target)
+    def change(self, ends: Ints, cheaper: Ints) -> None:
+        """Take note that edges, (2, m), have another price, are new, or are gone; and of those that became cheaper."""
+        self._changed.add(ends)
         if self.potentials is not None:
-            self._cheaper.add(source[cheaper], target[cheaper])
+            self._cheaper.add(cheaper)
 
     def add_nodes(self, nodes: int) -> None:
         """Grow to so many nodes."""
@@ -261,7 +261,7 @@ class Searches:
         if len(self._changed) > 2 * _STALE * self.nodes + 1024:
             half = len(self._changed) // 2
             newer, self._changed = self._changed.since(half), _Ends()
-            self._changed.add(*newer)
+            self._changed.add(newer)
             self._forgotten += half
 
     # -- landmarks -----------------------------------------------------------------------------------------------

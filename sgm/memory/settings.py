@@ -16,6 +16,7 @@ MOST_STEPS = 1e30  # so that thresholds, and sums of prices, stay finite in sing
 MOST_COUNT = 2**31 - 1
 BACKWARDS = 1.2  # what an edge costs backwards in the place of forwards, unless told otherwise
 MOST_FACTOR = 1e6
+_LATER = {"candidates": None, "approximate": False}  # settings that files have only where they are not these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,7 @@ class Settings:
             or an episode says so.
         candidates: distances are asked for between an observation and this many nodes whose embeddings are nearest;
             None: between all that can be within MaxDist, so that no edge is missed.
+        approximate: the candidates are found by an approximate index (usearch), which may miss some of the nearest.
     """
 
     criterion: str = "two-way"
@@ -52,6 +54,7 @@ class Settings:
     keep_observations: bool = False
     reversible: float | None = None
     candidates: int | None = None
+    approximate: bool = False
 
     def __post_init__(self) -> None:
         """Check every field and make NumPy scalars plain."""
@@ -74,6 +77,10 @@ class Settings:
         if not isinstance(self.keep_observations, bool):
             raise InputError(f"keep_observations is {shortened(self.keep_observations)}: expected True or False")
         self._set("reversible", _factor(self.reversible))
+        if not isinstance(self.approximate, bool):
+            raise InputError(f"approximate is {shortened(self.approximate)}: expected True or False")
+        if self.approximate and self.candidates is None:
+            raise InputError("approximate=True goes with candidates=M, the number of nearest nodes to look for")
         if self.candidates is not None:
             self._set("candidates", whole("candidates", self.candidates, 1, "; None misses no edge", high=MOST_COUNT))
             merges = self.criterion in ("two-way", "incoming", "outgoing")
@@ -98,17 +105,18 @@ class Settings:
     def asdict(self) -> dict[str, Any]:
         """The settings as JSON can hold them; the inverse of `fromdict`.
 
-        `candidates` is left out where it is None, so that earlier versions read the file.
+        `candidates` and `approximate` are left out where they are None and False, so that earlier versions read the
+        file.
         """
         values = {**dataclasses.asdict(self), "tau_p": None if math.isinf(self.tau_p) else self.tau_p}
-        return values if self.candidates is not None else {k: v for k, v in values.items() if k != "candidates"}
+        return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
 
     @classmethod
     def fromdict(cls, values: Any) -> Settings:
         """Read what `asdict` wrote; InputError if it is anything else."""
         names = {field.name for field in dataclasses.fields(cls)}
         if isinstance(values, dict):
-            values = {"reversible": None, "candidates": None, **values}  # which files of earlier versions do not have
+            values = {"reversible": None, **_LATER, **values}  # which files of earlier versions do not have
         if not isinstance(values, dict) or set(values) != names:
             raise InputError(f"settings are {values!r}: expected {', '.join(sorted(names))}")
         return cls(**{**values, "tau_p": off_is_infinite(values["tau_p"])})

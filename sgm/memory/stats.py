@@ -52,7 +52,8 @@ class Stats:
         observation: dtype and shape of the observations kept; None if they are not.
         attributes: dtype and shape of each attribute, by name.
         index: how nodes near an observation are found: "every node" is asked for, or "cells", a "cover tree" or "brute
-            force" over the embeddings, which are exact too, or the so many "nearest candidates", which are not.
+            force" over the embeddings, which are exact too; or the so many "nearest candidates", which are not, found
+            by an exact index or by "usearch".
         bytes: of RAM for all this, plans not counted.
         file: where the memory is live; None if it is not.
         file_bytes: of that file, its log included.

@@ -72,14 +72,14 @@ def test_combined_results_can_be_combined_again_and_keep_their_parts(parts, tmp_
 
 def test_a_row_with_another_outcome_is_refused(parts, tmp_path):
     other = written(tmp_path / "other", [row("both", 1_000, 91)])
-    with pytest.raises(sgm.InputError, match=r"first and .*other have other outcomes of point, 1000, 0, both"):
+    with pytest.raises(sgm.InputError, match=r"first and .*other have different outcomes of point, 1000, 0, both"):
         combine([parts[0], other], tmp_path / "all")
     assert not (tmp_path / "all").exists()
 
 
 def test_settings_that_decide_results_must_agree(parts, tmp_path):
     other = written(tmp_path / "other", [row("both", 0, 9, seed=5)], {"nodes": 600})
-    with pytest.raises(sgm.InputError, match="differ in nodes: results of other settings"):
+    with pytest.raises(sgm.InputError, match="differ in nodes: results of different settings"):
         combine([parts[0], other], tmp_path / "all")
 
 

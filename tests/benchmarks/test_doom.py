@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sgm
-from sgm.benchmarks.doom.figure_data import is_true
+from sgm.benchmarks.doom.figure_data import _compared, is_true
 from sgm.benchmarks.doom.settings import DoomSettings
 from sgm.cli import main
 from sgm.envs.doom import mazes as doom_mazes
@@ -107,6 +107,21 @@ def test_a_budget_is_split_between_exploring_and_cleanup():
     assert DoomSettings(budget=134_000, exploration=20_000 / 134_000).buffer_episodes == 100
 
 
+def test_a_maze_of_another_style_is_elsewhere_and_named_so():
+    default, other = DoomSettings(), DoomSettings(maze_seed=7, maze_rooms=10, maze_open=0.15)
+    assert (default.environment, other.environment) == ("doom:maze0", "doom:maze7-10-0.15")
+    assert [default.is_elsewhere, other.is_elsewhere, DoomSettings(maze_open=0.5).is_elsewhere] == [False, True, True]
+    made = doom_mazes.generate(7, rooms=10, open_share=0.15)
+    assert np.array_equal(other.load_map().segments, made.segments)
+    assert len(made.segments) > len(doom_mazes.generate(7).segments)
+
+
+def test_frames_compared_for_figures_are_all_or_a_spread_sample():
+    assert np.array_equal(_compared(20_100), np.arange(20_100))
+    rows = _compared(134_670)
+    assert 3_000 < len(rows) < 6_000 and rows[0] == 0 and rows[-1] > 130_000
+
+
 def test_verified_memories_and_their_variants_run_zero_shot_on_another_map(wad, tmp_path, capsys):
     methods = ["verified", "both-ways", "verified-one-way", "verified-no-chains", "verified-uniform", "verified-prior"]
     command = ["run", "doom", "--quick", "--pretrained", "--wad", str(wad), "--out", str(tmp_path), "--no-progress"]
@@ -124,7 +139,7 @@ def test_verified_memories_and_their_variants_run_zero_shot_on_another_map(wad, 
     ]
     assert main([*command, "--methods", *methods]) == 0
     said = capsys.readouterr().out
-    assert "warning: the weights that come with the package are of the default maze" in said
+    assert "warning: the shipped weights were trained on the default maze" in said
     assert said.index("warning") < said.index("across rollouts") < said.index("exploring, 10 episodes")
     assert said.count("<Verification") == 5
     rows = json.loads((tmp_path / "results.json").read_text())["rows"]

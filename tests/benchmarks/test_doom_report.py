@@ -277,7 +277,7 @@ def test_the_page_says_how_to_rerun_how_good_the_networks_are_and_what_made_it(p
     for text in ("0.9664", "0.123", "3.99.1", "Abacus, 2 cores", "2025-01-02"):
         assert text in page
     assert "<td>1.25</td><td>71.0 %</td><td>6.5 %</td><td>3.5</td><td>–</td><td>19.4 %</td>" in page
-    assert "<td>Actions guessed right</td><td>63.4 %</td><td>51.7 %</td>" in page
+    assert "<td>Actions predicted correctly</td><td>63.4 %</td><td>51.7 %</td>" in page
 
 
 @pytest.mark.parametrize(

@@ -413,7 +413,7 @@ def test_every_field_of_a_row_is_checked(kept, tmp_path):
 def test_rows_of_another_method_or_seed_are_refused(kept, tmp_path):
     for change in [{"method": "../../elsewhere"}, {"seed": 1}]:
         kept.put(rows=[{**kept.rows[0], **change}])
-        refuse(kept, tmp_path, "after the folder")
+        refuse(kept, tmp_path, "as in the name of the folder")
 
 
 @pytest.mark.parametrize(

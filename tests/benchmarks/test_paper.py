@@ -156,7 +156,7 @@ def test_of_two_runs_the_one_with_more_episodes_is_used_and_both_are_named(tmp_p
     put(tmp_path / "many", [row(POINT, "sorb", 40, steps=400_000)])
     printed = paper_tables.main_results(find([tmp_path]))
     assert lines_of(printed)[0]["Success"].startswith("40.0 %")
-    assert f"{tmp_path / 'many'} is used, and not {tmp_path / 'few'}" in " ".join(printed.notes)
+    assert f"{tmp_path / 'many'} is used instead of {tmp_path / 'few'}" in " ".join(printed.notes)
 
 
 def test_of_two_folders_the_one_given_first_is_used(tmp_path):
@@ -372,7 +372,7 @@ def test_results_of_an_unknown_schema_are_passed_over_aloud(tmp_path):
 
 def test_a_folder_that_is_not_there_is_a_clear_error(tmp_path, capsys):
     assert cli.main(["table", "2", "--runs", str(tmp_path / "nowhere")]) == 2
-    assert "nowhere is no folder" in capsys.readouterr().err
+    assert "nowhere is not a folder" in capsys.readouterr().err
 
 
 # -- printed, and in a page --------------------------------------------------------------------------------------
@@ -394,7 +394,7 @@ def test_columns_are_aligned_and_markdown_has_as_many_cells_in_every_line(tmp_pa
 
 def test_without_a_number_all_four_tables_are_printed(tmp_path, capsys):
     assert cli.main(["table", "--runs", str(tmp_path)]) == 0
-    assert re.findall(r"^Table (\d)", capsys.readouterr().out, re.MULTILINE) == ["1", "2", "3", "4"]
+    assert re.findall(r"^Table (\d):", capsys.readouterr().out, re.MULTILINE) == ["1", "2", "3", "4"]
 
 
 def test_a_page_is_written_between_its_markers_and_stays_when_written_again(tmp_path, capsys):

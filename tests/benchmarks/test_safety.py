@@ -103,7 +103,7 @@ def test_another_setting_is_refused(folder, capsys):
         ({"tasks": 0}, "tasks is 0"),
         ({"methods": ("magic",)}, "'magic'"),
         ({"policies": ()}, "first-failure"),
-        ({"nodes": 4_000}, "4000 nodes of 3000"),
+        ({"nodes": 4_000}, "nodes is 4000: expected at most 3000"),
         ({"candidates": 10**6}, "explore more"),
         ({"pretrained": True, "layouts": (0, 1)}, "layout 0"),
         ({"seeds": ()}, "seeds is"),

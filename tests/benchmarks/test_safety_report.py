@@ -220,7 +220,7 @@ def test_the_page_says_what_was_run_and_what_made_it(page):
     assert "sgm run safety --out &lt;here&gt;" in page and "&lt;b&gt;&amp;" in page and "<b>" not in page
     for text in ("0.321", "3.99.1", "Abacus, 2 cores", "2025-01-02"):
         assert text in page
-    assert "7.5 % of 400 pass the two-way check falsely" in page
+    assert "7.5 % of 400 matches of the two-way check are false" in page
 
 
 def test_the_page_has_every_pooled_number_with_its_interval_and_every_seed(page):

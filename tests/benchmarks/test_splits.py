@@ -55,6 +55,6 @@ def test_the_command_writes_a_table_and_a_figure(other, tmp_path, capsys):
 def test_a_run_of_something_else_is_refused(capsys, tmp_path):
     with pytest.raises(SystemExit):
         main([str(RESULTS / "point"), "--out", str(tmp_path)])
-    assert "no run of the ViZDoom benchmark" in capsys.readouterr().err
+    assert "not a run of the ViZDoom benchmark" in capsys.readouterr().err
     with pytest.raises(sgm.StoreError):
         RunFolder.read(tmp_path)

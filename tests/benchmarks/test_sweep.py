@@ -95,7 +95,7 @@ def test_the_page_has_the_three_figures_and_says_who_leads(run):
 def test_the_page_counts_who_leads_once_there_is_something_to_count():
     rows = [row(method, steps, won) for method, won in (("both", 99), ("dense", 40)) for steps in (0, 20_000, 50_000)]
     (section,) = report._compared("PointEnv", rows)
-    assert "against dense it leads 2 times, ties 0 and loses 0" in section.parts[0].text
+    assert "against dense 2 wins, 0 ties and 0 losses" in section.parts[0].text
 
 
 def test_all_robots_take_as_many_steps_before_an_evaluation(tmp_path, capsys):

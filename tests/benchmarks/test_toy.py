@@ -235,7 +235,7 @@ def test_an_unbroken_cleanup_does_not_depend_on_where_it_was_looked_at(tmp_path)
 
 
 def test_an_unbroken_cleanup_needs_robots_of_its_own():
-    with pytest.raises(ValueError, match="needs a cleanup_env"):
+    with pytest.raises(ValueError, match="give it a cleanup_env"):
         dataclasses.replace(TOY, unbroken=True)
 
 

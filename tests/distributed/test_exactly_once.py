@@ -112,7 +112,11 @@ class Faulty(sqlite3.Connection):
 def test_evidence_and_its_number_are_written_together_or_not_at_all(tmp_path, monkeypatch, after):
     """Every statement of the transaction fails in turn; then the batch is sent again, as a worker would."""
     connect = sqlite3.connect
-    monkeypatch.setattr(sqlite3, "connect", lambda *args, **how: connect(*args, **how, factory=Faulty))
+
+    def faulty(*args, factory=sqlite3.Connection, **how):
+        return connect(*args, factory=type("FaultyToo", (Faulty, factory), {}), **how)
+
+    monkeypatch.setattr(sqlite3, "connect", faulty)
     expected = build()
     one = batch(expected, 1)
     take(expected, one)

@@ -240,6 +240,30 @@ def test_the_compiled_filter_keeps_the_same_edges(seed, k, ties):
         assert kept() == plain
 
 
+@given(st.integers(0, 10_000), st.lists(st.sampled_from(["add", "add", "steps", "filter", "cut"]), max_size=20))
+def test_a_graph_filtered_after_each_change_keeps_the_same_edges_as_one_filtered_once(seed, changes):
+    random = np.random.default_rng(seed)
+    pairs = random.permutation([(a, b) for a in range(8) for b in range(8) if a != b])
+    steps = random.integers(1, 9, len(pairs)).astype(np.float32)
+    grown, k = graph.Graph(), 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(graph, "_MANY", 0)
+        for change in ["filter", "add", *changes]:
+            first, some = len(grown), int(random.integers(1, 9))
+            if change == "add":
+                added = slice(first, first + some)
+                grown.append(8, *pairs[added].T, steps[added], np.zeros(len(steps[added]), np.uint8))
+            elif change == "steps" and first:
+                grown.set_temporal(random.integers(first, size=1), np.uint8([some]))
+            elif change == "filter":
+                grown.set_filter(k := some)
+            elif change == "cut":
+                grown.cut(grown.nodes, max(0, first - some))
+            once = grown.first(grown.nodes, len(grown))
+            once.set_filter(k)
+            assert grown.in_filter().tolist() == once.in_filter().tolist()
+
+
 def test_plans_from_observations_go_through_the_index_where_the_distance_can_be_searched(monkeypatch):
     random = np.random.default_rng(0)
     points = random.uniform(0, 20, (400, 3)).astype(np.float32)

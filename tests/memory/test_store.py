@@ -448,6 +448,19 @@ def test_a_file_edited_by_hand_is_refused(tmp_path, what):
         sgm.SparseGraphicalMemory.open(path, ImageDistance())
 
 
+@pytest.mark.parametrize("name", ["load", "open"])
+@pytest.mark.parametrize("what", EDITS)
+def test_a_refused_file_is_free_for_others_while_the_error_is_kept(tmp_path, what, name):
+    path = tmp_path / "m.sgm"
+    full_memory().save(path)
+    edit(path, EDITS[what][0])
+    with pytest.raises(sgm.StoreError) as kept:
+        getattr(sgm.SparseGraphicalMemory, name)(path, ImageDistance())
+    with contextlib.closing(sqlite3.connect(path, timeout=0, isolation_level=None)) as other:
+        other.execute("UPDATE nodes SET stream = stream")
+    assert kept.value.__traceback__ is not None
+
+
 def test_truncated_random_and_empty_files_are_refused(tmp_path):
     whole = tmp_path / "whole.sgm"
     full_memory().save(whole)

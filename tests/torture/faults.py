@@ -828,18 +828,23 @@ def counted() -> Iterator[Statements]:
             super().execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT}")
 
         def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
-            return statements.run(statement, lambda: sqlite3.Connection.execute(self, statement, *values))
+            return statements.run(statement, lambda: super(Connection, self).execute(statement, *values))
 
         def executemany(self, statement: str, values: Iterable[Any]) -> sqlite3.Cursor:
-            return statements.run(statement, lambda: sqlite3.Connection.executemany(self, statement, values))
+            return statements.run(statement, lambda: super(Connection, self).executemany(statement, values))
 
         def executescript(self, script: str) -> sqlite3.Cursor:
-            return statements.run(script, lambda: sqlite3.Connection.executescript(self, script))
+            return statements.run(script, lambda: super(Connection, self).executescript(script))
 
         def backup(self, target: sqlite3.Connection, **options: Any) -> None:
-            statements.run("backup", lambda: sqlite3.Connection.backup(self, target, **options))
+            statements.run("backup", lambda: super(Connection, self).backup(target, **options))
 
-    with mock.patch.object(sqlite3, "connect", functools.partial(sqlite3.connect, factory=Connection)):
+    plain = sqlite3.connect
+
+    def connect(*arguments: Any, factory: type[sqlite3.Connection] = sqlite3.Connection, **options: Any) -> Any:
+        return plain(*arguments, factory=type("Counted", (Connection, factory), {}), **options)
+
+    with mock.patch.object(sqlite3, "connect", connect):
         yield statements
 
 

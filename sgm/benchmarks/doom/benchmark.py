@@ -1,4 +1,4 @@
-"""The paper's second benchmark, ViZDoom: a maze in first person, a distance between images, a cloned controller."""
+"""ViZDoom, the paper's second benchmark: a first-person maze, a distance between images, a cloned controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .learn import TEMPERATURE, explore, learn
 from .report import console, report
 from .settings import QUICK, DoomSettings
 
-# One agent and one way of building for every method; chosen on tasks of another seed than those of the table.
+# All methods share the agent and the settings of building, which were chosen on tasks of other seeds.
 BUILD: dict[str, Any] = {"tau_a": 4.0, "tau_p": 0.5, "max_dist": 8.0, "k": 5}
 WINDOW: dict[str, Any] = {"window": 2, "aggregate": "mean"}
 AGENT: dict[str, Any] = {
@@ -32,35 +32,35 @@ AGENT: dict[str, Any] = {
     "cutoff": 2.5,
     "ahead": 6,
     "penalty": 50.0,
-    "turn": 5,  # the action that turns the robot while it looks round
+    "turn": 5,  # the action that turns the robot while it looks around
     "confident": 2.0,
     "patience": 8,
     "sharpness": 2.0,
     "leak": 0.1,
     "hops": 1,
 }
-VERIFY: dict[str, Any] = {"drift": 1.0}  # dead reckoning knows nothing of walls
+VERIFY: dict[str, Any] = {"drift": 1.0}  # dead reckoning ignores walls
 BELIEF = sgm.Belief(max_steps=float(AGENT["max_steps"]))
 CLEANUP_EPISODE = 200
 
 
 class Buffer(NamedTuple):
-    """What a seed's memories are built from, and the distances over it."""
+    """Frames from which a seed's memories are built, and the distances between them."""
 
     frames: NDArray[np.uint8]  # (n, height, width, 3)
-    episodes: NDArray[np.int64]  # (n,) the random episode of each frame
+    episodes: NDArray[np.int64]  # (n,) episode of each frame
     poses: NDArray[np.float32]  # (n, 3) true x and y, map units, and heading, degrees
     embeddings: NDArray[np.float32]  # (n, e) of the learned distance
     table: Any  # WindowDistance or WindowBlocks between all frames
-    track: NDArray[np.float64]  # (n, 3) x and y, map units, and heading, radians, by the actions alone
+    track: NDArray[np.float64]  # (n, 3) x and y, map units, and heading, radians, by dead reckoning from actions
 
     def features(self, frames: Any) -> NDArray[np.float32]:
-        """Embeddings of these frame numbers, in which perceptual consistency is judged."""
+        """Features for perceptual consistency: the embeddings of these frame numbers."""
         return self.embeddings[np.asarray(frames)]
 
 
 def make_env(piece: Piece) -> Any:
-    """The engines; the map is kept in the run folder."""
+    """Make the vector environment of Doom engines; the map is stored in the run folder."""
     from sgm.envs.doom.env import DoomMazeVectorEnv
 
     settings = piece.settings
@@ -72,14 +72,14 @@ def make_env(piece: Piece) -> Any:
 
 
 def draw_tasks(piece: Piece) -> Any:
-    """Tasks of three levels, each seed its own."""
+    """Draw tasks of three levels, different for each seed."""
     from sgm.envs.doom.env import Tasks
 
     return Tasks.draw(piece.world, piece.settings.tasks, piece.seed_for(Purpose.TASKS))
 
 
 def check(settings: DoomSettings) -> None:
-    """Raise what is wrong with the map or the size of images."""
+    """Raise an error if the map or the image size is invalid."""
     from sgm.envs.doom.engine import check_size
     from sgm.envs.doom.env import Tasks
 
@@ -88,7 +88,7 @@ def check(settings: DoomSettings) -> None:
 
 
 def explore_buffer(piece: Piece) -> Buffer:
-    """Explore at random, embed and compare what a seed's memories are built from."""
+    """Explore at random, and embed and compare the frames from which a seed's memories are built."""
     from sgm.envs.doom import env
 
     episodes, steps = piece.settings.buffer_episodes, piece.settings.buffer_steps
@@ -112,7 +112,7 @@ def compare(piece: Piece, rollouts: Any) -> Buffer:
 
 
 def _build(piece: Piece, criterion: str, size: int | None = None, **settings: Any) -> sgm.SparseGraphicalMemory:
-    """A memory over the frames of the buffer, filtered."""
+    """Build a memory from the frames of the buffer, with the k-nearest filter."""
     buffer, episodes = piece.buffer, settings.pop("episodes", None)
     how = {"policy": "first-failure", **BUILD, **settings}
     memory = sgm.SparseGraphicalMemory(buffer.table, buffer.features, criterion, size=size, **how)
@@ -122,29 +122,29 @@ def _build(piece: Piece, criterion: str, size: int | None = None, **settings: An
 
 
 def build_sgm(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """The memory of SPTM + SGM: two-way consistency and the paper's cleanup."""
+    """Build the memory of SPTM + SGM: two-way consistency and the paper's cleanup."""
     return _build(piece, "two-way")
 
 
 def build_sptm(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """The memory of SPTM: a uniform subsample with as many nodes as two-way consistency keeps of the same buffer."""
+    """Build the memory of SPTM: a uniform subsample with as many nodes as two-way consistency keeps."""
     return _build(piece, "uniform", size=len(build_sgm(piece)))
 
 
 def build_dense(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """A memory of all frames."""
+    """Build a memory of all frames."""
     return _build(piece, "none")
 
 
 def build_ours(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """Our memory: episodes are kept together, their steps count as successes, and edges go when belief in them does."""
+    """Build our memory: consecutive frames are joined, their steps count as successes, cleanup is by belief."""
     memory = _build(piece, "two-way", episodes=piece.buffer.episodes, policy=BELIEF)
     _count_steps(piece, memory)
     return memory
 
 
 def _count_steps(piece: Piece, memory: sgm.SparseGraphicalMemory) -> None:
-    """Record every step of the exploration as a success of the edge that it went along."""
+    """Record every step of the exploration as a success of the edge that it crossed."""
     episodes, node = piece.buffer.episodes, memory.assignment
     went = (episodes[1:] == episodes[:-1]) & (node[1:] != node[:-1]) & (node[1:] >= 0) & (node[:-1] >= 0)
     memory.record_many(node[:-1][went], node[1:][went], np.ones(int(went.sum()), np.bool_))
@@ -153,14 +153,14 @@ def _count_steps(piece: Piece, memory: sgm.SparseGraphicalMemory) -> None:
 def build_verified(
     piece: Piece, *, reversible: bool = True, verified: str = "removed", chained: bool = True, uniform: bool = False
 ) -> sgm.SparseGraphicalMemory:
-    """Our memory with edges both ways, without those that the agent's own motion contradicts.
+    """Build our memory with edges in both directions, without those that contradict the agent's own motion.
 
     Args:
-        piece: whose buffer it is built from.
-        reversible: edges can be taken backwards.
-        verified: what doubtful edges are: "removed", "doubted" (failures are recorded of them), or "kept".
-        chained: consecutive observations of an episode are joined.
-        uniform: a uniform subsample with as many nodes as two-way consistency keeps.
+        piece: the piece with the buffer.
+        reversible: add the reverse of every edge.
+        verified: treatment of doubtful edges: "removed", "doubted" (failures are recorded for them), or "kept".
+        chained: join consecutive observations of an episode.
+        uniform: take a uniform subsample with as many nodes as two-way consistency keeps.
     """
     settings: dict[str, Any] = {"policy": BELIEF, "reversible": 1.2 if reversible else None}
     size = len(_build(piece, "two-way")) if uniform else None
@@ -178,7 +178,7 @@ def build_verified(
 
 
 def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean: bool) -> Any:
-    """The agent of a method; those with a memory differ only in which edge they blame."""
+    """Make the agent of a method; those with a memory differ only in which edge they blame."""
     from sgm.envs.doom.env import ACTIONS
 
     if method == "random":
@@ -193,14 +193,14 @@ def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean:
 
 
 def facts(_piece: Piece, memory: Any) -> Row:
-    """The share of false edges, by the true poses of nodes."""
+    """Share of false edges, from the true poses of nodes."""
     if memory is None:
         return {"false_edges": None}
     return {"false_edges": share_over(edge_lengths(memory.edges(), memory.attributes["pose"]), FALSE)}
 
 
 def by_level(piece: Piece, result: Any) -> Row:
-    """Success on each level, and episodes that failed because an engine died."""
+    """Success on each level, and the number of episodes that failed because an engine died."""
     levels, names = {}, piece.tasks.levels
     for level in dict.fromkeys(names.tolist()):
         won, taken = result.successes[names == level], result.steps[names == level]
@@ -210,19 +210,19 @@ def by_level(piece: Piece, result: Any) -> Row:
 
 
 def places(_piece: Piece, memory: sgm.SparseGraphicalMemory) -> dict[str, NDArray[Any]]:
-    """Where the images of nodes were taken, map units, and in which direction, radians."""
+    """True positions (map units) and headings (radians) of the images of nodes."""
     poses = memory.attributes["pose"]
     return {"position": poses[:, :2], "heading": np.radians(poses[:, 2])}
 
 
 def floor(piece: Piece) -> Floor:
-    """The walls of the map."""
+    """Walls of the map."""
     solid: NDArray[np.float64] = piece.world.segments[piece.world.solid]
     return Floor(solid.reshape(-1, 4), unit="map units")
 
 
 def view(_piece: Piece, env: Any) -> View:
-    """Where robots are and what they see."""
+    """Positions and images of robots."""
     return View(lambda _: env.pose, lambda _: env.goal, lambda seen, rows: seen["observation"][rows])
 
 
@@ -247,8 +247,8 @@ BENCHMARK = Benchmark(
     title="SPTM, SPTM + SGM and agents without a memory",
     description="Explore a Doom maze at random, train a distance between images and a visual controller, build the "
     "memories, evaluate them, clean up, evaluate again, and write results.json, memories, weights, figures and "
-    "report.html. Training takes about an hour on two cores; --pretrained uses the weights that come with the package. "
-    "A run that was interrupted resumes when the same command is given again.",
+    "report.html. Training takes about an hour on two cores; --pretrained uses the weights shipped with the package. "
+    "An interrupted run resumes when the same command is given again.",
     settings=DoomSettings,
     quick=QUICK,
     methods={
@@ -281,7 +281,7 @@ BENCHMARK = Benchmark(
     distance=lambda piece: (piece.buffer.table, piece.buffer.features),
     agent=make_agent,
     agent_settings={**BUILD, **WINDOW, **AGENT, "temperature": TEMPERATURE},
-    added={"budget": None, "exploration": None},
+    added={"budget": None, "exploration": None, "maze_rooms": 8, "maze_open": 0.3},
     facts=facts,
     breakdown=by_level,
     summary=lambda out, _: {"quality": read_quality(out / "networks")},

@@ -1,4 +1,4 @@
-"""What the figures of a ViZDoom run are drawn from: lengths of edges, chosen images, one episode."""
+"""Data for the figures of a ViZDoom run: edge lengths, chosen images, one episode."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from sgm.benchmarks.seeds import Purpose
 
 from .figures import FALSE
 
-ALIASED = 600.0  # map units that an aliased pair is apart at least
+ALIASED = 600.0  # map units, least distance between the images of an aliased pair
 SHOWN = 23  # images of a plan
-_DENSE = 2_000_000  # edges of the dense graph whose lengths are kept
-_ROWS = 1 << 15  # frames whose edges are looked at, about; all of them if there are no more
+_DENSE = 2_000_000  # edges of the dense graph whose lengths are stored
+_ALL = 1 << 15  # frames up to which all are compared with all; of more frames about _SOME are compared with all
+_SOME, _GROUP = 1 << 12, 16  # consecutive ones in groups, which distances in blocks compare at once
 
 
 def is_written(piece: Piece) -> bool:
-    """Whether the data of the figures is there, if a method has a memory."""
+    """Whether the data of the figures is stored, or no method has a memory."""
     planned = any(piece.benchmark.methods[method].build for method in piece.settings.methods)
     return (piece.folder / "images.npz").exists() or not planned
 
@@ -49,7 +50,7 @@ def _lengths(buffer: Any, memories: dict[str, sgm.SparseGraphicalMemory]) -> dic
     from .benchmark import BUILD
 
     limit, count = BUILD["max_dist"] / buffer.table.step, len(buffer.poses)
-    rows = range(0, count, max(1, count // _ROWS))
+    rows = _compared(count)
     columns = [np.flatnonzero(buffer.table.row(row) <= limit) for row in rows]
     near = np.stack([np.repeat(rows, [len(some) for some in columns]), np.concatenate(columns)], axis=1)
     near = near[near[:, 0] != near[:, 1]]
@@ -67,8 +68,14 @@ def _lengths(buffer: Any, memories: dict[str, sgm.SparseGraphicalMemory]) -> dic
     return {name: lengths.astype(np.float32) for name, lengths in found.items()}
 
 
+def _compared(count: int) -> NDArray[np.int64]:
+    """The frames of so many that are compared with all others."""
+    rows = np.arange(count)
+    return rows if count <= _ALL else rows[rows // _GROUP % -(-count // _SOME) == 0]
+
+
 def _reference(piece: Piece) -> dict[str, Any]:
-    """Distances in steps from one image to all others, alone and over windows."""
+    """Distances in steps from one image to all others, from single images and from windows."""
     from .benchmark import BUILD
 
     buffer = piece.buffer
@@ -83,11 +90,11 @@ def _reference(piece: Piece) -> dict[str, Any]:
 
 
 def _aliased(buffer: Any) -> dict[str, Any]:
-    """The two images that look nearest to each other of all that are far apart."""
+    """The pair of images with the smallest distance among those taken far apart."""
     best = (np.inf, 0, 0, 0.0)
-    for row in range(len(buffer.frames)):
+    for row in _compared(len(buffer.frames)).tolist():
         levels = buffer.table.row(row)
-        nearer = np.flatnonzero(levels < best[0])  # few, once something is found
+        nearer = np.flatnonzero(levels < best[0])  # few, once a pair is found
         apart = np.hypot(*(buffer.poses[nearer, :2] - buffer.poses[row, :2]).T)
         nearer, apart = nearer[apart >= ALIASED], apart[apart >= ALIASED]
         if len(nearer):
@@ -105,7 +112,7 @@ def _aliased(buffer: Any) -> dict[str, Any]:
 
 
 def _episode(piece: Piece, method: str, memory: sgm.SparseGraphicalMemory) -> dict[str, Any]:
-    """One hard episode that succeeds, if possible after a plan whose every leg is true, and what is seen along it."""
+    """A successful hard episode, preferably with a plan of true edges only, and the images along it."""
     from sgm.envs.doom.env import LEVELS, Tasks
 
     level = {"hard": LEVELS["hard"]}
@@ -130,7 +137,7 @@ def _episode(piece: Piece, method: str, memory: sgm.SparseGraphicalMemory) -> di
 
 
 def is_true(way: NDArray[Any], walls: NDArray[Any]) -> bool:
-    """Whether no leg between the (n, 2) places of a plan is false by its length, or leads through a (w, 2, 2) wall."""
+    """Whether no edge between the (n, 2) positions of a plan is too long or crosses one of the (w, 2, 2) walls."""
     legs = np.stack([way[:-1], way[1:]], axis=1).astype(np.float64)
     if (np.hypot(*(legs[:, 1] - legs[:, 0]).T) > FALSE).any():
         return False
@@ -143,6 +150,6 @@ def is_true(way: NDArray[Any], walls: NDArray[Any]) -> bool:
 
 
 def _side(one: NDArray[Any], other: NDArray[Any], point: NDArray[Any]) -> NDArray[np.float64]:
-    """On which side of the line from one point to another a third one is: the sign."""
+    """Sign that tells on which side of the line through two points a third point is."""
     ahead, aside = other - one, point - one
     return np.asarray(ahead[..., 0] * aside[..., 1] - ahead[..., 1] * aside[..., 0])

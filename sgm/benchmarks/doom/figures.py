@@ -1,4 +1,4 @@
-"""The figures of a ViZDoom run: what the distance sees, what the memory becomes, and how far it carries the agent.
+"""Figures of a ViZDoom run: success, edge lengths, the distance on images, memories and one episode.
 
 Poses are (x, y, heading), map units and degrees; maps have y upwards.
 """
@@ -24,7 +24,7 @@ from sgm.envs.doom.drawing import draw_map
 from sgm.envs.doom.wad import DoomMap
 from sgm.errors import printable
 
-FALSE = 200.0  # edges longer than this are false, map units
+FALSE = 200.0  # map units above which an edge is false
 COLUMNS = 8  # images in a row of the strip
 EPISODE_STEPS = 200  # unless the settings say otherwise
 COLOURS = {
@@ -39,7 +39,7 @@ COLOURS = {
 }
 CLEANED = ("sptm+sgm", "ours", "ours-random-goals", "verified")
 MEMORIES = ("sptm", "sptm+sgm", "ours", "verified")
-# The stages of lengths.npz: what they are called, and their colours.
+# Stages of lengths.npz, with their labels and colours.
 STAGES = {
     "dense": ("dense", "#8a8f98"),
     "two-way": ("two-way consistent", plots.EDGE),
@@ -48,19 +48,19 @@ STAGES = {
     "ours": ("ours", "#2a9d4a"),
     "verified": ("ours, verified", "#1d6b8f"),
 }
-LEVELS = {"easy": "o", "medium": "^", "hard": "s"}  # and their marks
+LEVELS = {"easy": "o", "medium": "^", "hard": "s"}  # levels and their markers
 
 Floats = NDArray[np.float64]
 
 
 def floor_plan(run: RunFolder) -> Figure:
-    """The map itself."""
+    """Figure of the map."""
     caption = "The maze from above: dark lines are walls, light ones can be crossed."
     return Figure("map", caption, lambda path: draw_floor_plan(path, read_map(run)))
 
 
 def figures(run: RunFolder) -> list[Figure]:
-    """All other figures; those of single seeds are of the first seed that has the data."""
+    """All other figures; those about a single seed show the first seed that has the data."""
     return [*_numbers(run), *_images(run), *_memories(run), _episode(run)]
 
 
@@ -77,20 +77,20 @@ def _numbers(run: RunFolder) -> list[Figure]:
     return [
         Figure(
             "success",
-            f"Success against cleanup steps, all levels together. {band(cleaned)}",
+            f"Success against cleanup steps, all levels pooled. {band(cleaned)}",
             lambda path: plots.success_curves(path, {("", ""): _curves(cleaned)}),
         ),
         Figure(
             "steps",
-            "Steps to the goal, the mean over successful episodes: the bar over all of them, the marks over those of a "
-            "level. A method that only reaches near goals looks fast here: compare marks, and read success beside it.",
+            "Steps to the goal, mean over successful episodes: bars for all of them, markers for each level. A method "
+            "that reaches only near goals looks fast here: compare markers, and consider success as well.",
             lambda path: steps_to_goal(path, pooled, limit),
         ),
         Figure(
             "lengths",
             f"True lengths of the edges after each stage, seed {seed}. Edges between places over {FALSE:.0f} map units "
-            "apart (right of the dotted line) are false: they promise a way that is not there. Of the dense graph two "
-            "million edges at most are counted.",
+            "apart (right of the dotted line) are false: there is no such short path. Of the dense graph at most two "
+            "million edges are counted.",
             lengths,
         ),
     ]
@@ -105,17 +105,17 @@ def _images(run: RunFolder) -> list[Figure]:
 
     heat = (
         f"Steps from one image (left) to every observation of the buffer by the learned distance, seed {seed}; dark: "
-        "close. Second: from single images. Third: from windows of images around either end. Right: the observations "
-        f"within the threshold for an edge; red crosses are over {FALSE:.0f} map units away. Where observations "
-        "overlap, the closest is on top."
+        "close. Second: single images. Third: windows of images around both ends. Right: observations within the "
+        f"threshold for an edge; red crosses are over {FALSE:.0f} map units away. Where observations overlap, the "
+        "closest is on top."
     )
     strip = (
-        f"What there is to see along one plan, seed {seed}: the images of waypoints in order, and the goal's at the "
-        "end; above, where the waypoints are and which way they look."
+        f"Images along one plan, seed {seed}: the images of waypoints in order, with the goal image at the end; above, "
+        "positions and headings of the waypoints."
     )
     alias = (
-        f"Two images that the distance takes for close and that were taken far apart, seed {seed}: an edge between "
-        "them is false, and only trying it tells."
+        f"Two images that are close by the learned distance but were taken far apart, seed {seed}: an edge between "
+        "them is false, which the agent finds out only by trying it."
     )
     reference = ("reference", "reference_pose", "poses", "steps", "steps_window", "threshold")
     return [
@@ -136,9 +136,7 @@ def _memories(run: RunFolder) -> list[Figure]:
             positions, on = attribute(memory, "pose", 3)[:, 1::-1], partial(draw_map, doom_map=read_map(run))
             map_plots.memory_stages(path, on, positions, map_plots.stages_of(memory), FALSE, "map units")
 
-        caption = (
-            f"{label('doom', method)}, seed {seed}: the memory over the map before and after the filter and cleanup."
-        )
+        caption = f"{label('doom', method)}, seed {seed}: the memory before and after the k-nearest filter and cleanup."
         found.append(Figure(f"memory-{method.replace('+', '-')}", caption, draw, wide=True))
     return found
 
@@ -156,8 +154,8 @@ def _episode(run: RunFolder) -> Figure:
         map_plots.episode(path, partial(draw_map, doom_map=read_map(run)), positions, edges, trace)
 
     caption = (
-        f"One episode of ours, seed {seed}: the path that the agent took and its plans, over the nodes and true edges "
-        "of its memory."
+        f"One episode of ours, seed {seed}: the path of the agent and its plans, over the nodes and true edges of its "
+        "memory."
     )
     return Figure("episode", caption, draw, wide=True)
 
@@ -184,13 +182,13 @@ def _curves(pooled: Sequence[Pooled]) -> list[plots.Curve]:
 
 
 def by_level(rows: Sequence[Row], level: str) -> list[Pooled]:
-    """Rows pooled over seeds as if this level were all there is."""
+    """Pool the episodes of one level over seeds."""
     known = [(row, (row.get("levels") or {}).get(level) or {}) for row in rows]
     return tables.pool({**row, **result} for row, result in known if result.get("episodes"))
 
 
 def steps_to_goal(path: Path, pooled: Sequence[Pooled], limit: int) -> None:
-    """Mean steps of the successful episodes of each method, over all of them and by level, up to the limit."""
+    """Plot mean steps of the successful episodes of each method, overall and by level, up to the step limit."""
     last = [tables.last_stages(items)[-1] for items in tables.by_group(pooled).values()]
     last = [item for item in last if item.mean_steps is not None]
     if not last:
@@ -206,7 +204,7 @@ def steps_to_goal(path: Path, pooled: Sequence[Pooled], limit: int) -> None:
             if alone and alone[0].mean_steps is not None:
                 mark = {"marker": marker, "s": 36, "color": "white", "edgecolors": "black", "zorder": 3}
                 axes.scatter(alone[0].mean_steps, place, label=level, **mark)
-    axes.axvline(limit, color=plots.WALL, linewidth=1.2, linestyle=":", label="limit of an episode")
+    axes.axvline(limit, color=plots.WALL, linewidth=1.2, linestyle=":", label="step limit of an episode")
     axes.set(xlim=(0, 1.02 * limit), ylim=(len(last) - 0.4, -0.6), xlabel="steps to the goal, successful episodes")
     after = [f"\n{item.cleanup_steps:,} cleanup steps" if item.cleanup_steps else "" for item in last]
     axes.set_yticks(range(len(last)), [item.group.label + text for item, text in zip(last, after, strict=True)])
@@ -220,12 +218,12 @@ def steps_to_goal(path: Path, pooled: Sequence[Pooled], limit: int) -> None:
 
 
 def read_map(run: RunFolder) -> DoomMap:
-    """The map of a run."""
+    """Read the map of a run."""
     return DoomMap.read(find_file(run.folder, "map.wad"))
 
 
 def draw_floor_plan(path: Path, doom_map: DoomMap) -> None:
-    """The map, with a scale."""
+    """Draw the map, with a scale."""
     figure, axes = plots.pyplot().subplots(figsize=(6, 6.2))
     draw_map(axes, doom_map)
     (left, bottom), (_, top) = doom_map.bounds
@@ -234,14 +232,14 @@ def draw_floor_plan(path: Path, doom_map: DoomMap) -> None:
 
 
 def _arrow(axes: Any, doom_map: DoomMap, pose: Floats, share: float, name: str = "") -> None:
-    """An arrow of this share of the map's size."""
+    """Draw an arrow whose length is this share of the map's size."""
     low, high = doom_map.bounds
     x, y, heading = pose
     plots.draw_arrow(axes, (x, y, np.radians(heading)), share * float((high - low).max()), plots.CUT, name)
 
 
 def heat_map(path: Path, doom_map: DoomMap, data: Mapping[str, Any]) -> None:
-    """Steps from one image to all observations: its place, by single images, by windows of images, and thresholded."""
+    """Draw steps from one image to all observations: its pose, single images, windows of images, and thresholded."""
     poses, here = plots.checked(data["poses"], 3, "poses"), plots.checked([data["reference_pose"]], 3, "poses")[0]
     threshold = float(data["threshold"])
     single, window = (_steps(data[name], len(poses), name) for name in ("steps", "steps_window"))
@@ -271,7 +269,7 @@ def heat_map(path: Path, doom_map: DoomMap, data: Mapping[str, Any]) -> None:
 
 
 def _draw_accepted(axes: Any, poses: Floats, far: NDArray[np.bool_], close: NDArray[np.bool_], size: float) -> None:
-    """Observations within the threshold, the false ones apart."""
+    """Draw the observations within the threshold, with false ones marked."""
     axes.scatter(*poses[~close, :2].T, s=size / 2, color="#c9c8c3", linewidths=0, zorder=1)
     near = {"label": f"{(close & ~far).sum():,} near", "s": 14, "color": plots.NODE, "marker": "o"}
     false = {
@@ -293,7 +291,7 @@ def _steps(steps: Any, number: int, name: str) -> Floats:
 
 
 def waypoint_strip(path: Path, doom_map: DoomMap, data: Mapping[str, Any]) -> None:
-    """The images along one plan in rows, numbered, the goal at the end; above them the plan on the map."""
+    """Draw the numbered images along one plan in rows, the goal last, and above them the plan on the map."""
     images, way = np.asarray(data["strip"]), plots.checked(data["strip_poses"], 3, "poses")
     if len(images) != len(way):
         raise sgm.InputError(f"the strip has {len(images)} images and {len(way)} poses: expected as many of each")
@@ -313,7 +311,7 @@ def waypoint_strip(path: Path, doom_map: DoomMap, data: Mapping[str, Any]) -> No
 
 
 def _draw_plan(whole: Any, detail: Any, doom_map: DoomMap, way: Floats) -> None:
-    """A plan on the whole map, and the part of the map around it with the waypoints numbered."""
+    """Draw a plan on the whole map, and the part of the map around it with numbered waypoints."""
     for axes in (whole, detail):
         draw_map(axes, doom_map)
         plots.draw_path(axes, way[:, 1::-1], plots.PLANS[0], "plan", markersize=3, linewidth=1.6)
@@ -325,7 +323,7 @@ def _draw_plan(whole: Any, detail: Any, doom_map: DoomMap, way: Floats) -> None:
 
 
 def aliased(path: Path, doom_map: DoomMap, data: Mapping[str, Any]) -> None:
-    """Two images that the distance takes for close, and how far apart they were taken."""
+    """Draw two images that are close by the distance, and the places where they were taken."""
     ends = plots.checked(data["alias_poses"], 3, "poses")
     figure, panels = plots.pyplot().subplots(1, 3, figsize=(14, 4.8), gridspec_kw={"wspace": 0.05})
     draw_map(panels[1], doom_map)

@@ -1,4 +1,4 @@
-"""The networks of the ViZDoom benchmark: explore at random, train the distance and the controller, judge them."""
+"""Networks of the ViZDoom benchmark: explore at random, train distance and controller, measure their quality."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
     from sgm.envs.doom.env import Rollouts
 
 COLD_RATE, WARM_RATE = 1e-3, 5e-4  # highest learning rates, from scratch and from trained weights
-HELD_OUT = 20  # rollouts the networks are judged on
+HELD_OUT = 20  # held-out rollouts on which the networks are measured
 TEMPERATURE = 0.3  # of the controller's actions
 
 
 def learn(piece: Piece) -> tuple[Any, Any]:
-    """Distance and controller of a run, trained now or before, or those that come with the package."""
+    """Distance and controller of a run: loaded, trained if missing, or those shipped with the package."""
     from sgm.envs.doom.env import IDLE
 
     settings, folder = piece.settings, piece.out / "networks"
     distance, controller = learn_once(piece, folder, _kinds(settings.distance), _train)
     if distance.size != tuple(settings.size):
-        raise sgm.InputError(f"the distance is for images of {distance.size}, the run for {settings.size}")
+        raise sgm.InputError(f"the distance expects images of size {distance.size}, the run has {settings.size}")
     controller.temperature, controller.excluded = TEMPERATURE, (IDLE,)
     if settings.pretrained and settings.is_elsewhere:
         piece.say(
-            "warning: the weights that come with the package are of the default maze, not of this map; how good they "
-            "are here is measured first. --warm-start trains them on"
+            "warning: the shipped weights were trained on the default maze, not on this map; their quality here is "
+            "measured first. --warm-start continues training them on this map"
         )
     with one_thread():  # training is over: the engines need the other cores
         judge_once(piece, folder, lambda: judge(piece, distance, controller))
@@ -40,7 +40,7 @@ def learn(piece: Piece) -> tuple[Any, Any]:
 
 
 def _kinds(distance: str) -> dict[str, Any]:
-    """The classes of the networks by name."""
+    """Classes of the networks by name."""
     from sgm.controllers.cloned import ClonedController
     from sgm.distances.contrastive import ContrastiveDistance
     from sgm.distances.sptm import ClosenessDistance
@@ -52,12 +52,12 @@ def _kinds(distance: str) -> dict[str, Any]:
 
 
 def _seed(piece: Piece, purpose: Purpose) -> int:
-    """A seed of the networks, which all pieces of a run share."""
+    """Seed for the networks, which all pieces of a run share."""
     return seed_for((piece.settings.network_seed,), purpose)
 
 
 def _train(piece: Piece, folder: Path) -> None:
-    """Train what is not there yet."""
+    """Train the networks that are missing."""
     from sgm.controllers.cloned import ClonedConfig, train_cloned
     from sgm.distances.contrastive import ContrastiveConfig, train_contrastive
     from sgm.distances.sptm import ClosenessConfig, train_closeness
@@ -88,17 +88,17 @@ def _train(piece: Piece, folder: Path) -> None:
 
 
 def explore(piece: Piece) -> Rollouts:
-    """Random exploration to learn from."""
+    """Collect random exploration for training."""
     from sgm.envs.doom import env
 
     episodes, steps = piece.settings.rollouts, piece.settings.rollout_steps
-    piece.say(f"exploring to learn from: {episodes} episodes of {steps:,} random steps")
+    piece.say(f"exploring for training: {episodes} episodes of {steps:,} random steps")
     with progress_bar(shown=piece.progress, total=episodes * steps, desc="explore", unit="step", leave=False) as bar:
         return env.explore(piece.env, episodes, steps, _seed(piece, Purpose.EXPLORATION), progress=bar.update)
 
 
 def judge(piece: Piece, distance: Any, controller: Any) -> dict[str, Any]:
-    """How good the networks are, on rollouts that they were not trained on."""
+    """Measure the quality of the networks on held-out rollouts."""
     from sgm.controllers.cloned import action_accuracy
     from sgm.distances.precision import evaluate_distance
     from sgm.envs.doom.env import explore

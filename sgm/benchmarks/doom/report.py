@@ -1,4 +1,4 @@
-"""The report of a ViZDoom run."""
+"""Report of a ViZDoom run."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from .figures import FALSE, LEVELS, by_level, figures, floor_plan
 
 _NOTE = (
     "Success with the Wilson 95 % interval over the pooled episodes of all seeds, for starts up to 200 (easy), 400 "
-    "(medium) and 600 map units (hard) from the goal; all methods meet the same starts and goals. False edges: the "
-    f"share that joins places over {FALSE:.0f} map units apart. Paper: overall success, and easy / medium / hard below "
-    "it, of Emmons et al., NeurIPS 2020, who released neither code nor weights nor data of this benchmark: numbers to "
-    "compare with, not to reproduce to the digit."
+    "(medium) and 600 map units (hard) from the goal; all methods have the same starts and goals. False edges: share "
+    f"of edges between places over {FALSE:.0f} map units apart. Paper: overall success, and easy / medium / hard below "
+    "it (Emmons et al., NeurIPS 2020). Code, weights and data of the paper's benchmark were not released, so its "
+    "numbers can be compared but not reproduced exactly."
 )
 
 
 def report(run: RunFolder) -> list[Section]:
-    """The sections of the page."""
+    """Sections of the report page."""
     quality = run.checked("quality", QUALITY)
     lost = sum(row.get("lost_engines") or 0 for row in run.rows)
     warning = f"{lost:,} engines died during evaluation; their episodes count as failures." if lost else ""
@@ -39,7 +39,7 @@ def report(run: RunFolder) -> list[Section]:
 
 
 def console(rows: Sequence[Row]) -> list[Table]:
-    """One line for each method and number of cleanup steps: success by level, the paper's, and what it cost."""
+    """Table with a line for each method and number of cleanup steps: success by level, the paper's success, cost."""
 
     def of(level: str) -> Callable[[Pooled], Cell]:
         return lambda item: success_cell(next(iter(by_level(item.rows, level)), None))
@@ -59,7 +59,7 @@ def console(rows: Sequence[Row]) -> list[Table]:
 
 
 def _quoted(method: str, steps: int) -> Cell:
-    """The paper's overall success, and that of the levels."""
+    """The paper's overall success, and its success by level."""
     overall = paper.doom_overall(method, steps)
     if overall is None:
         return Cell(NONE)
@@ -67,13 +67,13 @@ def _quoted(method: str, steps: int) -> Cell:
 
 
 def _quality(quality: Mapping[str, Any]) -> list[Part]:
-    """How good the distance and the controller are; what else is known as it is."""
+    """Parts about the quality of distance and controller; other values are shown unchanged."""
     accuracy = (quality.get("controller") or {}).get("accuracy") or {}
-    guessed = [[Cell("Actions guessed right"), *(Cell(share(value)) for value in accuracy.values())]]
+    guessed = [[Cell("Actions predicted correctly"), *(Cell(share(value)) for value in accuracy.values())]]
     rest = {name: three_digits(value) for name, value in quality.items() if name not in ("distance", "controller")}
     return [
         tables.distance_table({"": quality}),
         Note(page.distance_note(f"{FALSE:.0f} map units") if quality.get("distance") else ""),
-        Table(["Controller, goal so many steps ahead", *accuracy], guessed if accuracy else []),
+        Table(["Controller, steps to the goal", *accuracy], guessed if accuracy else []),
         Facts(rest),
     ]

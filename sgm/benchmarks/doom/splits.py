@@ -1,4 +1,4 @@
-"""Success against all environment steps, exploring and cleanup together, of runs that split them differently.
+"""Compare runs that split their environment steps differently between exploration and cleanup.
 
 `python -m sgm.benchmarks.doom.splits RUN [RUN ...] --out FOLDER` writes splits.md and splits.png. The runs are made
 with `sgm run doom --budget STEPS --exploration SHARE --out RUN`, one for each share.
@@ -22,7 +22,7 @@ COLOURS = ("#1d6b8f", "#2a9d4a", "#c2570c", "#8a5aa8", "#5f6670", "#b8860b")
 
 
 class Split(NamedTuple):
-    """A stage of a run, and the environment steps up to it."""
+    """A stage of a run, and the environment steps of exploration before it."""
 
     environment: str
     label: str
@@ -31,19 +31,19 @@ class Split(NamedTuple):
 
     @property
     def steps(self) -> int:
-        """Of exploring and cleanup."""
+        """Environment steps of exploration and cleanup."""
         return self.explored + self.stage.cleanup_steps
 
 
 def find_splits(runs: Sequence[RunFolder]) -> list[Split]:
-    """The stages of every method with a memory in the runs; SGMError if there is none."""
+    """Stages of all methods with a memory in the runs; SGMError if there are none."""
     found = []
     for run in runs:
         if any(not row["environment"].startswith("doom:") for row in run.rows):
-            raise sgm.SGMError(f"{run.folder} is no run of the ViZDoom benchmark: give folders of sgm run doom")
+            raise sgm.SGMError(f"{run.folder} is not a run of the ViZDoom benchmark: give folders of sgm run doom")
         episodes, steps = run.settings.get("buffer_episodes"), run.settings.get("buffer_steps")
         if not isinstance(episodes, int) or not isinstance(steps, int):
-            raise sgm.SGMError(f"{run.folder}/results.json does not say how much was explored (buffer_episodes)")
+            raise sgm.SGMError(f"{run.folder}/results.json has no buffer_episodes, the amount of exploration")
         for item in tables.pool(run.rows):
             if item.rows[0].get("nodes"):
                 found.append(Split(item.environment, item.group.label, episodes * steps, item))
@@ -53,7 +53,7 @@ def find_splits(runs: Sequence[RunFolder]) -> list[Split]:
 
 
 def splits_table(splits: Sequence[Split]) -> Table:
-    """One line for each stage: what it cost, and success by level."""
+    """Table with a line for each stage: environment steps, and success by level."""
     heads = ["Environment", "Method", "Explored", "Cleanup", "Environment steps", "Seeds × episodes"]
     heads += [*(level.capitalize() for level in LEVELS), "Overall"]
     lines = []
@@ -66,7 +66,7 @@ def splits_table(splits: Sequence[Split]) -> Table:
 
 
 def draw(path: Path, splits: Sequence[Split]) -> None:
-    """Success against environment steps, a curve for each method and amount of exploration."""
+    """Plot success against environment steps, a curve for each method and amount of exploration."""
     curves: dict[tuple[str, str], list[plots.Curve]] = {}
     groups: dict[tuple[str, str, int], list[Split]] = {}
     for split in splits:
@@ -78,11 +78,11 @@ def draw(path: Path, splits: Sequence[Split]) -> None:
         curve = plots.curve([split.stage for split in stages], name, colour)
         moved = curve._replace(steps=[split.steps for split in stages])
         curves.setdefault((environment, ""), []).append(moved)
-    plots.success_curves(path, curves, "environment steps, exploring and cleanup")
+    plots.success_curves(path, curves, "environment steps, exploration and cleanup")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Command line: write splits.md and splits.png."""
     parser = argparse.ArgumentParser(prog="python -m sgm.benchmarks.doom.splits", description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run of sgm run doom")
     parser.add_argument("--out", type=Path, required=True, help="folder for splits.md and splits.png")

@@ -1,1 +1,1 @@
-"""OGBench: every method on the same distance and controller, learned offline."""
+"""OGBench: all methods with the same distance and controller, learned offline."""

@@ -1,4 +1,4 @@
-"""OGBench, fully offline: a memory, planners in the style of others and behaviour cloning, on the same networks."""
+"""OGBench, fully offline: SGM, planners in the style of other papers and behaviour cloning, with the same networks."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from .settings import QUICK, OGBenchSettings
 from .worlds import check, is_point_maze, make_env, maze_of, random_cells
 
 TASKS = 5
-TOLERANCE = 0.1  # of the number of nodes
+TOLERANCE = 0.1  # relative, of the number of nodes
 
 
 def read_data(piece: Piece) -> Experience:
-    """The training data: the official file, or a generated dataset."""
+    """Read the training data: the official file, or a generated dataset."""
     from sgm.data import from_ogbench
 
     settings = piece.settings
@@ -42,14 +42,14 @@ def read_data(piece: Piece) -> Experience:
 
 
 def make_buffer(piece: Piece) -> NDArray[np.int64]:
-    """(n,) random rows of the data, in order, that memories are built from."""
+    """(n,) random rows of the data, ascending, from which memories are built."""
     random = np.random.default_rng(piece.seed_for(Purpose.BUFFER))
     number = min(piece.settings.observations, len(piece.rollouts))
     return np.sort(random.choice(len(piece.rollouts), number, replace=False))
 
 
 def make_tasks(piece: Piece) -> Draws:
-    """The five tasks in turn, or random cells."""
+    """Make the five tasks, used in turn, or tasks between random cells."""
     settings, seed = piece.settings, piece.seed_for(Purpose.TASKS)
     options: Any = [{"task_id": task} for task in range(1, TASKS + 1)]
     if settings.tasks == "random":
@@ -61,12 +61,12 @@ def make_tasks(piece: Piece) -> Draws:
 
 
 def build_two_way(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """Two-way consistency, with the threshold that gives about as many nodes as asked for."""
+    """Build a memory by two-way consistency, with the threshold that gives about `settings.nodes` nodes."""
     return _two_way(piece, "sgm", piece.networks[0])
 
 
 def build_euclid(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """The same on Euclid's distance."""
+    """Build the same memory with the Euclidean distance."""
     return _two_way(piece, "euclid", Euclid(piece.settings.cap))
 
 
@@ -91,7 +91,7 @@ def _two_way(piece: Piece, method: str, distance: Any) -> sgm.SparseGraphicalMem
 
 
 def build_uniform(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """As many of the observations as two-way consistency keeps, drawn at random."""
+    """Build a memory of random observations, as many as two-way consistency keeps."""
     seed = piece.seed_for(Purpose.CHOICES)
     return build_memory(
         piece, piece.buffer, piece.settings.max_dist, criterion="uniform", size=_nodes(piece), seed=seed
@@ -99,14 +99,14 @@ def build_uniform(piece: Piece) -> sgm.SparseGraphicalMemory:
 
 
 def build_sorb(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """A dense memory of as many random observations."""
+    """Build a dense memory of random observations, as many as two-way consistency keeps."""
     random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
     rows = np.sort(random.choice(piece.buffer, _nodes(piece), replace=False))
     return build_memory(piece, rows, piece.settings.sorb_dist)
 
 
 def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """The clusters of states of high temporal efficiency."""
+    """Build a memory of clusters of states with high temporal efficiency (GAS)."""
     settings, distance = piece.settings, piece.networks[0]
     random, least = np.random.default_rng(piece.seed_for(Purpose.CHOICES)), settings.gas_efficiency
     rows = random.choice(len(piece.rollouts), min(settings.gas_observations, len(piece.rollouts)), replace=False)
@@ -123,7 +123,7 @@ def build_gas(piece: Piece) -> sgm.SparseGraphicalMemory:
 
 
 def build_ttgs(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """Random observations; the memory has the edges that are not penalised, the agent all."""
+    """Build a memory of random observations (TTGS): it holds the unpenalised edges, the agent's graph all edges."""
     random = np.random.default_rng(piece.seed_for(Purpose.CHOICES))
     number = min(piece.settings.ttgs_nodes, len(piece.rollouts))
     rows = np.sort(random.choice(len(piece.rollouts), number, replace=False))
@@ -131,7 +131,7 @@ def build_ttgs(piece: Piece) -> sgm.SparseGraphicalMemory:
 
 
 def build_memory(piece: Piece, rows: NDArray[np.int64], max_dist: float, **settings: Any) -> sgm.SparseGraphicalMemory:
-    """A memory of these rows of the data."""
+    """Build a memory of these rows of the data."""
     how: dict[str, Any] = {"criterion": "none", "tau_p": None, "k": None, "keep_observations": True}
     how |= {"policy": "first-failure", **settings}
     memory = sgm.SparseGraphicalMemory(piece.networks[0], max_dist=max_dist, **how)
@@ -140,7 +140,7 @@ def build_memory(piece: Piece, rows: NDArray[np.int64], max_dist: float, **setti
 
 
 def _nodes(piece: Piece) -> int:
-    """How many nodes two-way consistency has kept; what was asked for if it was not run."""
+    """Number of nodes that two-way consistency kept; `settings.nodes` if it was not run."""
     facts = {**piece.numbers, "method": "sgm"}
     rows = StateFile(piece.folder / "sgm", facts).rows()
     return min(int(rows[0]["nodes"]) if rows else piece.settings.nodes, len(piece.buffer))
@@ -150,7 +150,7 @@ def _nodes(piece: Piece) -> int:
 
 
 def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean: bool) -> Any:
-    """The agent of a method."""
+    """Make the agent of a method."""
     settings, (distance, controller) = piece.settings, piece.networks
     if method == "gcbc":
         return PolicyAgent(controller)
@@ -169,7 +169,7 @@ def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean:
 
 
 def facts(piece: Piece, memory: Any) -> Row:
-    """Where the data came from, and the share of edges that join places on two sides of a wall."""
+    """Source of the data, and the share of edges between places on two sides of a wall."""
     found: Row = {"source": piece.rollouts.source}
     if memory is not None and is_point_maze(piece.numbers["dataset"]):
         edges, places = memory.edges(), np.asarray(memory.attributes["position"], np.float64)
@@ -183,7 +183,7 @@ def facts(piece: Piece, memory: Any) -> Row:
 
 
 def record_episode(piece: Piece, method: str, path: Path, row: Row) -> None:
-    """Keep an episode of the first task for a figure, and the way it took."""
+    """Store an episode of the first task and its path for a figure."""
     kept = piece.folder / method / "episode.json"
     if method != "sgm" or kept.exists() or not row["edges"] or not is_point_maze(piece.numbers["dataset"]):
         return
@@ -194,25 +194,25 @@ def record_episode(piece: Piece, method: str, path: Path, row: Row) -> None:
 
 
 def floor(piece: Piece) -> Floor | None:
-    """The walls of a point maze."""
+    """Walls of a point maze."""
     return Floor(piece.env.maze.lines) if is_point_maze(piece.numbers["dataset"]) else None
 
 
 def view(piece: Piece, env: Any) -> View:
-    """Where robots are."""
+    """Positions of robots."""
     if is_point_maze(piece.numbers["dataset"]):
         return View(lambda _: env.places, lambda _: env.goals)
     return seen_by(None)
 
 
 def stream(piece: Piece, method: str) -> Any:
-    """What a memory was built from, in the order in which it was visited; only two methods merge anything."""
+    """Observations from which a memory was built, in building order; None for methods that merge nothing."""
     order = read_order(piece, method, len(piece.buffer)) if method in ("sgm", "euclid") else None
     return None if order is None else np.asarray(piece.rollouts.observations)[piece.buffer][order]
 
 
 def cleanup_env(piece: Piece) -> Any:
-    """Robots that begin where the dataset has been, and have no goals but those of cleanup."""
+    """Make the cleanup environment: robots start at states of the dataset, and cleanup sets their goals."""
     starts = np.asarray(piece.rollouts.observations[piece.buffer], np.float64)
     return make_env(piece.numbers["dataset"], piece.settings.agents, steps=None, starts=starts)
 
@@ -221,11 +221,11 @@ BENCHMARK = Benchmark(
     name="ogbench",
     robots="agents",
     label="OGBench",
-    title="point mazes offline, memories and planners on the same distance and controller",
+    title="offline point mazes: memories and planners with the same distance and controller",
     description="Read or generate the datasets, train a distance and a controller on each, build the memories, and "
-    "evaluate all methods on OGBench's tasks without a step in the environment before; then clean up the memory of sgm "
-    "and evaluate it again. Writes results.json, memories, weights, figures and report.html. Half a minute to two "
-    "minutes for each dataset and seed. A run that was interrupted resumes when the same command is given again.",
+    "evaluate all methods on OGBench's tasks without any earlier step in the environment; then clean up the memory of "
+    "sgm and evaluate it again. Writes results.json, memories, weights, figures and report.html. Takes half a minute "
+    "to two minutes for each dataset and seed. An interrupted run resumes when the same command is given again.",
     settings=OGBenchSettings,
     quick=QUICK,
     methods={

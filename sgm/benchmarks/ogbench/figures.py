@@ -1,4 +1,4 @@
-"""The figures of an OGBench run."""
+"""Figures of an OGBench run."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sgm.benchmarks.tables import Pooled
 from .settings import DATASETS
 from .worlds import maze_of
 
-UNIT = 4.0  # map units of a cell; the middle of cell (1, 1) is at (0, 0)
+UNIT = 4.0  # side of a cell, map units; the middle of cell (1, 1) is at (0, 0)
 COLOURS = {"sgm": plots.NODE, "uniform": "#7fa8cc", "sorb": "#c2570c", "gas": "#2a9d4a", "ttgs": "#e08e0b"}
 
 
 def figures(run: RunFolder) -> list[Figure]:
-    """Success by dataset, then the memory of the first seed of each maze with an episode."""
+    """Figures of success by dataset, then of the memory and an episode of the first seed of each maze."""
     initial = [item for item in tables.pool(run.rows) if item.phase == "initial"]
     found = []
     if initial:
@@ -32,14 +32,14 @@ def figures(run: RunFolder) -> list[Figure]:
         files = run.files(dataset=dataset)
         seed = files.first("sgm/episode.json")
         if files.has(seed, "sgm/episode.json"):
-            caption = f"{dataset}, seed {seed}: the memory of SGM, a plan for task 1, and the way that the robot took."
+            caption = f"{dataset}, seed {seed}: the memory of SGM, a plan for task 1, and the path of the robot."
             name = f"memory-{dataset.removeprefix('pointmaze-').removesuffix('-v0')}"
             found.append(Figure(name, caption, partial(draw_memory, files=files, seed=seed, dataset=dataset)))
     return found
 
 
 def draw_success(path: Path, items: Sequence[Pooled]) -> None:
-    """A group of bars for each dataset, a bar for each method."""
+    """Draw a group of bars for each dataset, a bar for each method."""
     datasets = list(dict.fromkeys(item.environment for item in items))
     methods = list(dict.fromkeys(item.method for item in items))
     figure, axes = plots.pyplot().subplots(figsize=(1.5 + 1.6 * len(datasets), 3.6))
@@ -60,7 +60,7 @@ def draw_success(path: Path, items: Sequence[Pooled]) -> None:
 
 
 def draw_memory(path: Path, files: Files, seed: int, dataset: str) -> None:
-    """The memory over the maze, a plan and the way that was taken."""
+    """Draw the memory over the maze, a plan and the path of the robot."""
     memory, trace = files.memory(seed, "sgm/memory.sgm"), files.json(seed, "sgm/episode.json")
     nodes = to_cells(attribute(memory, "position", 2))
     way, goal = (to_cells(np.asarray(places, np.float64)) for places in (trace["observations"], [trace["goal"]]))
@@ -79,12 +79,12 @@ def draw_memory(path: Path, files: Files, seed: int, dataset: str) -> None:
 
 
 def to_cells(places: Any) -> Any:
-    """(n, 2) x and y to (n, 2) rows and columns of the map."""
+    """Convert (n, 2) x and y to (n, 2) rows and columns of the map."""
     return np.asarray(places)[:, ::-1] / UNIT + 1.5
 
 
 def draw_walls(axes: Any, dataset: str) -> None:
-    """The map of a point maze, in cells."""
+    """Draw the map of a point maze, in cells."""
     from matplotlib.colors import ListedColormap
 
     from sgm.envs.ogbench.maze import Maze

@@ -1,4 +1,4 @@
-"""The distance and the controller of the OGBench benchmark: learned offline, from the dataset alone."""
+"""Distance and controller of the OGBench benchmark, learned offline from the dataset alone."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ Floats = NDArray[np.float32]
 
 
 class ThereAndBack:
-    """The longer of the ways there and back, by another distance; follows the Distance contract.
+    """The larger of another distance's values from a to b and from b to a; follows the Distance contract.
 
-    A distance that is learned from what followed what takes the best outcome of a gamble for its price: beside a
-    teleport, all of its exits seem near. The way back from an exit is long. In a world where every way can be gone
-    back, this changes little.
+    A distance learned from observed transitions is optimistic about random outcomes: near a teleporter, all of its
+    exits seem close. The path back from an exit is long, so the larger of the two directions corrects this. It changes
+    little where every path can be reversed.
     """
 
     def __init__(self, distance: Any) -> None:
-        """Take a distance with `pairs` and `far`."""
+        """Wrap a distance that has `pairs` and `far`."""
         self.distance, self.far, self.noise = distance, distance.far, distance.noise
         self.fingerprint = f"there-and-back:{distance.fingerprint}"
 
@@ -44,7 +44,7 @@ class ThereAndBack:
 
 
 class Euclid:
-    """Steps as the crow flies, for the control row: in these mazes walls are thicker than MaxDist."""
+    """Euclidean distance in steps, for the control row: in these mazes walls are thicker than MaxDist."""
 
     noise = 0.0
     fingerprint = "ogbench-euclid"
@@ -71,7 +71,7 @@ class Euclid:
 
 
 def learn(piece: Piece) -> tuple[ThereAndBack, Any]:
-    """Distance and controller of a seed, trained now or before."""
+    """Distance and controller of a seed: loaded, or trained if missing."""
     from sgm.controllers import cloned
     from sgm.distances import regression
     from sgm.learning.loop import CHECKS
@@ -95,7 +95,7 @@ def learn(piece: Piece) -> tuple[ThereAndBack, Any]:
             reach=settings.reach,
             iterations=settings.controller_iterations,
             full_speed=piece.numbers["dataset"].startswith("pointmaze"),
-            patience=CHECKS,  # the best of 20 held-out checks, as results/ogbench was made
+            patience=CHECKS,  # the best of 20 held-out checks, as in results/ogbench
             checkpoint=checkpoint,
             **how,
         ),
@@ -103,5 +103,5 @@ def learn(piece: Piece) -> tuple[ThereAndBack, Any]:
     kinds = {"distance": regression.RegressionDistance, "controller": cloned.ClonedController}
     distance, controller = load_networks(piece.folder, kinds)
     if not math.isfinite(distance.noise):
-        piece.say("warning: the noise of the distance is not known: too few held-out episodes")
+        piece.say("warning: too few held-out episodes to estimate the noise of the distance")
     return ThereAndBack(distance), controller

@@ -1,7 +1,7 @@
-"""Success that others have published for OGBench's point mazes, percent: beside our rows, and marked as published.
+"""Success published by others for OGBench's point mazes, percent; reports show it beside our rows as "published".
 
 They were made with the official datasets, other networks and other hardware: numbers to compare with, not to reproduce.
-What is not here was not looked up.
+Numbers that are missing here were not looked up.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Published(NamedTuple):
-    """Success of a method, percent, and the paper that says so."""
+    """Success of a method, percent, and the paper that reports it."""
 
     method: str
     success: float
@@ -33,5 +33,5 @@ NUMBERS: dict[str, tuple[Published, ...]] = {
 
 
 def quoted(dataset: str) -> str:
-    """The published numbers of a dataset in a line; empty if there are none."""
+    """Published numbers of a dataset in one line; empty if there are none."""
     return ", ".join(f"{item.method} {item.success:g}" for item in NUMBERS.get(dataset, ()))

@@ -1,4 +1,4 @@
-"""The report of an OGBench run."""
+"""Report of an OGBench run."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .published import OGBENCH, TTGS, quoted
 
 _NOTE = (
     "Success, mean ± standard deviation over seeds, percent; below it the Wilson 95 % interval over the pooled "
-    "episodes of all seeds. Offline: no step in the environment before the evaluation; what fails in an episode is not "
-    "tried again in it by sgm, uniform and euclid. After cleanup: with starts from the dataset. All methods share the "
-    "distance and the controller of their seed, but for euclid, a control: in these mazes walls are thicker than "
-    "MaxDist. GAS-style and TTGS-style are planners written here after the papers, no reproductions. Published: "
-    f"{OGBENCH}; {TTGS}. False edges join cells that are farther apart by the way than straight on."
+    "episodes of all seeds. Offline: no step in the environment before the evaluation; sgm, uniform and euclid do not "
+    "retry an edge that failed earlier in the same episode. After cleanup: robots started in states of the dataset. "
+    "All methods share the distance and the controller of their seed, except euclid, a control: in these mazes walls "
+    "are thicker than MaxDist. GAS-style and TTGS-style are our own planners after these papers, not reproductions. "
+    f"Published: {OGBENCH}; {TTGS}. False edges join cells whose shortest path is longer than the straight line."
 )
 
 
 def report(run: RunFolder) -> list[Section]:
-    """The sections of the page."""
+    """Sections of the report page."""
     sources = dict.fromkeys(str(row["source"]) for row in run.rows if row.get("source"))
     return [
         page.what_was_run(run),
@@ -39,7 +39,7 @@ def report(run: RunFolder) -> list[Section]:
 
 
 def console(rows: Sequence[Row]) -> list[Table]:
-    """One line for each dataset and method."""
+    """Table with a line for each dataset and method."""
     columns: dict[str, Callable[[list[Pooled]], Cell | str]] = {
         "Seeds × episodes": lambda items: tables.episodes_text(stage(items, "initial")),
         "Offline": lambda items: over_seeds(stage(items, "initial")),
@@ -55,7 +55,7 @@ def console(rows: Sequence[Row]) -> list[Table]:
 
 
 def summary_table(rows: Sequence[Row]) -> Table:
-    """One line for each dataset: success of every method offline, and of SGM after cleanup."""
+    """Table with a line for each dataset: offline success of every method, and of SGM after cleanup."""
     groups = tables.by_group(tables.pool(rows))
     datasets, methods = (dict.fromkeys(names) for names in zip(*(key[:2] for key in groups), strict=True))
     heads, lines = ["Dataset"], [[Cell(_short(name))] for name in datasets]
@@ -78,7 +78,7 @@ def _short(environment: str) -> str:
 
 
 def task_table(rows: Sequence[Row]) -> Table:
-    """Offline success by task, over the pooled episodes of all seeds."""
+    """Table of offline success by task, over the pooled episodes of all seeds."""
     known = [row for row in rows if row.get("by_task")]
     tasks = sorted({task for row in known for task in row["by_task"]})
 
@@ -95,7 +95,7 @@ def task_table(rows: Sequence[Row]) -> Table:
 
 
 def over_seeds(item: Pooled | None) -> Cell:
-    """Mean ± standard deviation over seeds, and the Wilson interval over all episodes."""
+    """Cell with mean ± standard deviation over seeds, and the Wilson interval over all episodes."""
     if item is None:
         return Cell(NONE)
     rates = [100 * row["successes"] / row["episodes"] for row in item.rows]
@@ -105,7 +105,7 @@ def over_seeds(item: Pooled | None) -> Cell:
 
 
 def published(environment: str) -> str:
-    """What others have published for an environment of ours."""
+    """Numbers published by others for an environment."""
     return quoted(environment.removeprefix("ogbench:")) or NONE
 
 

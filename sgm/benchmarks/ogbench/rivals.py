@@ -1,13 +1,13 @@
-"""Planners in the style of two papers, written from their descriptions, on our distance and controller.
+"""Planners in the style of two papers, written from their descriptions, with our distance and controller.
 
 - GAS (Baek et al., Graph-Assisted Stitching, ICML 2025): states of high temporal efficiency are clustered so that nodes
-  are half of H_TD apart; nodes within H_TD are joined, and so are components. It plans anew in every step.
-- TTGS (Opryshko et al., Test-Time Graph Search, 2025): thousands of random observations, joined by edges that cost more
-  than their length where they are long. It plans once and goes for the farthest vertex of its path within reach.
+  are half of H_TD apart; nodes within H_TD are joined, and so are components. It replans in every step.
+- TTGS (Opryshko et al., Test-Time Graph Search, 2025): thousands of random observations; long edges cost more than
+  their length. It plans once and heads for the farthest vertex of its path within reach.
 
-They are no reproductions. Both papers learn a distance and a controller of their own; ours take their place, so that
-rows differ in the graph and in how it is followed. Ours are in steps and end at a cap, so edges end there, too. A node
-of GAS is a mean of embeddings; here it is the observation nearest to it, since our controller goes to observations.
+They are not reproductions. Both papers learn their own distance and controller; here ours replace them, so that rows
+differ only in the graph and in how it is followed. Our distances are in steps and capped, which also limits edges. A
+node of GAS is a mean of embeddings; here it is the observation nearest to it, since our controller needs observations.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from sgm.data import Experience
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-AHEAD = 40  # vertices of a path that TTGS looks at
+AHEAD = 40  # vertices of a path that TTGS considers
 
 
 # -- nodes -------------------------------------------------------------------------------------------------------
 
 
 def efficient(data: Experience, rows: Ints, distance: Any, horizon: float, least: float) -> Ints:
-    """Which of these rows of the data have a temporal efficiency of `least` or more (GAS).
+    """Select the rows of the data with a temporal efficiency of `least` or more (GAS).
 
-    The efficiency of a state is the cosine, among embeddings, between where the episode is H_TD steps later and where
-    it is first H_TD away. States whose episode ends before the first are left out; where it ends before the second,
-    its last state takes that place.
+    The efficiency of a state is the cosine between two displacements in embedding space: to the state H_TD steps later
+    in the episode, and to the first state at a distance of H_TD. States whose episode ends before the first are left
+    out; if it ends before the second, its last state is used.
     """
     steps = round(horizon)
     window = np.arange(1, 3 * steps + 1)
@@ -61,9 +61,9 @@ def _are_efficient(data: Experience, rows: Ints, distance: Any, window: Ints, ho
 
 
 def cluster(vectors: Floats, distance: Any, radius: float) -> Ints:
-    """Rows of (n, e) embeddings that stand for clusters (GAS): the member nearest to the mean of each.
+    """Rows of (n, e) embeddings that represent clusters (GAS): the member nearest to the mean of each cluster.
 
-    A state joins the nearest cluster if its centre is within `radius` steps, otherwise it begins another one.
+    A state joins the nearest cluster if its centre is within `radius` steps, otherwise it starts a new cluster.
     """
     centres: list[int] = []
     members: list[list[int]] = []
@@ -86,7 +86,7 @@ def cluster(vectors: Floats, distance: Any, radius: float) -> Ints:
 
 
 def joined(vectors: Floats, distance: Any, longest: float) -> csr_array:
-    """Edges up to `longest` steps, and the shortest ones between components, so that all are joined (GAS)."""
+    """Edges up to `longest` steps, plus the shortest edges that join the components (GAS)."""
     steps = distance(vectors, vectors)
     graph = _edges(steps, longest)
     number, part = connected_components(graph, directed=True, connection="strong")
@@ -102,9 +102,9 @@ def joined(vectors: Floats, distance: Any, longest: float) -> csr_array:
 
 
 def penalised(vectors: Floats, distance: Any, limit: float, longest: float) -> csr_array:
-    """Edges whose length counts more beyond `limit` steps: by the cube of how many times as long they are (TTGS).
+    """Edges whose cost beyond `limit` steps is their length times the cube of length / limit (TTGS).
 
-    They end at `longest` steps, and before the distance does.
+    Edges are at most `longest` steps long, and shorter than the cap of the distance.
     """
     longest = min(longest, np.nextafter(np.float32(distance.far), np.float32(0)))
     parts = [_edges(distance(vectors[rows], vectors), longest) for rows in _parts(np.arange(len(vectors)), 500)]
@@ -117,7 +117,7 @@ def penalised(vectors: Floats, distance: Any, limit: float, longest: float) -> c
 
 def _edges(steps: Floats, longest: float) -> csr_array:
     rows, columns = np.nonzero(steps <= longest)
-    weights = np.maximum(steps[rows, columns], 1e-3)  # scipy takes 0 for no edge
+    weights = np.maximum(steps[rows, columns], 1e-3)  # SciPy treats 0 as no edge
     return csr_array((weights, (rows, columns)), shape=steps.shape)
 
 
@@ -129,12 +129,12 @@ def _parts(rows: Ints, size: int) -> list[Ints]:
 
 
 class PathAgent:
-    """Goes for the farthest vertex of a shortest path that is within reach, or for the goal.
+    """Agent that heads for the goal if it is within reach, otherwise for the farthest vertex of its path within reach.
 
     Attributes:
         targets: (V, ...) observations of the vertices.
-        reach: steps within which a vertex, or the goal, is gone for.
-        replans: plan in every step (GAS), or once and when the path is out of sight (TTGS).
+        reach: steps within which a vertex or the goal is approached directly.
+        replans: plan in every step (GAS), or once and again when the path is lost (TTGS).
     """
 
     def __init__(
@@ -155,12 +155,12 @@ class PathAgent:
         self.reset(0)
 
     def reset(self, episodes: int | None = None, mask: Bools | None = None) -> None:
-        """Forget everything for `episodes` new episodes, or only for those of `mask`."""
+        """Start `episodes` new episodes, or only those of `mask`."""
         if mask is None:
             number = len(self._new) if episodes is None else episodes
             self._new, self._lost = np.ones(number, np.bool_), np.zeros(number, np.bool_)
             self._cost = np.full((number, len(self.vectors)), np.inf, np.float32)  # steps from vertices to the goal
-            self._next = np.full((number, len(self.vectors)), -1, np.int32)  # vertices after vertices
+            self._next = np.full((number, len(self.vectors)), -1, np.int32)  # next vertex of each vertex
             self._paths: list[Ints] = [np.empty(0, np.int64)] * number
             self._goal_vectors = np.zeros((number, self.vectors.shape[1]), np.float32)
         else:
@@ -192,7 +192,7 @@ class PathAgent:
         return complete
 
     def _search(self, rows: Ints, goals: NDArray[Any]) -> None:
-        """Find the ways from all vertices to the goals of these episodes."""
+        """Find the shortest paths from all vertices to the goals of these episodes."""
         size = len(self.vectors)
         self._goal_vectors[rows] = self.distance.embed(goals[rows])
         steps = self.distance(self.vectors, self._goal_vectors[rows]).T
@@ -210,7 +210,7 @@ class PathAgent:
         self._cost[rows], self._next[rows] = cost[:, :size], following[:, :size]
 
     def _plan(self, rows: Ints, vectors: Floats) -> None:
-        """Choose the vertices to begin at, and follow the ways from there."""
+        """Choose the first vertices, and follow the shortest paths from there."""
         steps, cost = self.distance(vectors, self.vectors), self._cost[rows]
         total = np.where(steps <= self.reach, steps + cost, np.inf)
         away = ~np.isfinite(total).any(axis=1)
@@ -222,14 +222,14 @@ class PathAgent:
             self._paths[row] = self._follow(row, start) if known else np.empty(0, np.int64)
 
     def _follow(self, row: int, start: int) -> Ints:
-        """The vertices from one on; as many as are looked at where the next step plans again."""
+        """Vertices of the path from one vertex on; only as many as are considered if the next step replans."""
         path, following = [start], self._next[row]
         while 0 <= following[path[-1]] < len(self.vectors) and not (self.replans and len(path) >= AHEAD):
             path.append(int(following[path[-1]]))
         return np.array(path, np.int64)
 
     def _farthest(self, rows: Ints, vectors: Floats) -> Ints:
-        """(m,) the last vertices of the paths that are within reach, otherwise the next ones; −1 without a path."""
+        """(m,) last vertex of each path that is within reach, otherwise the next vertex; −1 without a path."""
         heads = [self._paths[row][:AHEAD] for row in rows.tolist()]
         sizes = np.array([len(head) for head in heads])
         chosen = np.full(len(rows), -1)

@@ -1,4 +1,4 @@
-"""The environments behind OGBench's datasets: point mazes as arrays, everything else as the package has it."""
+"""Environments of OGBench's datasets: point mazes as array programs, all others from the ogbench package."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from sgm.envs.ogbench.names import environment_of
 
 from .settings import DATASETS, OGBenchSettings
 
-LEAST_APART = 8  # cells between start and goal of a random task, at least
-_REAL_ENVS = 10  # simulators at once, of environments that are no point maze
+LEAST_APART = 8  # cells, shortest path between start and goal of a random task
+_REAL_ENVS = 10  # simulators in parallel, for environments other than point mazes
 
 
 def is_point_maze(dataset: str) -> bool:
-    """Whether a dataset is of a point maze."""
+    """Whether a dataset belongs to a point maze."""
     return dataset in DATASETS
 
 
 def maze_of(dataset: str) -> str:
-    """The maze of a point maze's dataset."""
+    """Name of the maze of a point maze dataset."""
     return dataset.split("-")[1]
 
 
 def make_env(dataset: str, number: int, steps: int | None = 1_000, starts: NDArray[Any] | None = None) -> Any:
-    """The vector environment of a dataset, without autoreset."""
+    """Make the vector environment of a dataset, without autoreset."""
     if is_point_maze(dataset):
         from sgm.envs.ogbench.env import PointMazes
 
@@ -40,7 +40,7 @@ def make_env(dataset: str, number: int, steps: int | None = 1_000, starts: NDArr
 
 
 def require_supported(dataset: str) -> None:
-    """InputError if a name is no dataset of states and goals."""
+    """Raise InputError unless a name is a dataset of states and goals."""
     parts = dataset.split("-")
     if parts[0] == "visual" or {"singletask", "oraclerep"} & {*parts} or environment_of(dataset) == dataset:
         raise sgm.InputError(
@@ -50,7 +50,7 @@ def require_supported(dataset: str) -> None:
 
 
 def random_cells(env: Any, number: int, seed: int) -> NDArray[np.int64]:
-    """(number, 2, 2) start and goal cells, at least 8 cells apart by the way, no task or its way back."""
+    """(number, 2, 2) start and goal cells, at least 8 cells apart along the path, without tasks and their reverses."""
     random, maze = np.random.default_rng(seed), env.maze
     tasks = {tuple(way.ravel().tolist()) for task in env.tasks for way in (task, task[::-1])}
     found: list[NDArray[np.int64]] = []
@@ -62,7 +62,7 @@ def random_cells(env: Any, number: int, seed: int) -> NDArray[np.int64]:
 
 
 def check(settings: OGBenchSettings) -> None:
-    """Raise what is wrong with the datasets, before any work is done."""
+    """Raise an error if a dataset cannot be used, before any work is done."""
     for dataset in settings.datasets:
         if is_point_maze(dataset):
             continue
@@ -72,11 +72,11 @@ def check(settings: OGBenchSettings) -> None:
         folder = Path(os.path.expanduser(settings.dataset_dir or DOWNLOADED))
         if not (folder / f"{dataset}.npz").exists():
             raise sgm.InputError(
-                f"{folder / dataset}.npz does not exist, and only point mazes can be generated: get it from "
-                f"{URL}/{dataset}.npz, and give its folder with --dataset-dir; or take some of {', '.join(DATASETS)}"
+                f"{folder / dataset}.npz does not exist, and only point mazes can be generated: download it "
+                f"from {URL}/{dataset}.npz and give its folder with --dataset-dir, or choose from {', '.join(DATASETS)}"
             )
         if settings.cleanup_steps or settings.tasks == "random" or "euclid" in settings.methods:
             raise sgm.InputError(
-                f"{dataset} is no point maze: cleanup that begins in the dataset, random tasks and the method euclid "
-                "are for point mazes; give --cleanup-steps 0, --tasks ogbench and other methods"
+                f"{dataset} is not a point maze: cleanup, random tasks and the method euclid work only in point mazes; "
+                "give --cleanup-steps 0, --tasks ogbench and other methods"
             )

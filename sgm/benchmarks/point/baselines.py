@@ -1,10 +1,10 @@
-"""Policies without a planner: DDPG and SAC with hindsight replay, as Stable-Baselines3 has them.
+"""Policies without a planner: DDPG and SAC with hindsight replay, from Stable-Baselines3.
 
 They learn from the same environment, training episodes and number of steps as our D3PG, with networks, batches and
 optimiser of the same size. Where this differs from Stable-Baselines3:
-- Its `HerReplayBuffer` relabels goals and rewards, but not terminations, so that a relabelled arrival is worth what
-  staying at the goal is worth, and a real one nothing. Here both end the episode, as in the environment.
-- Files hold the actor only, as safetensors with JSON beside it; its own .zip is a pickle, which runs what it holds.
+- Its `HerReplayBuffer` relabels goals and rewards, but not terminations, so that the target at a relabelled arrival
+  includes future rewards, and at a real one it does not. Here both end the episode, as in the environment.
+- Files hold the actor only, as safetensors with JSON metadata; its own .zip is a pickle, which can run code.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ if TYPE_CHECKING:
 NAMES = ("ddpg+her", "sac+her")
 EPISODE_STEPS = 20  # of a training episode, as for D3PG
 
-# D3PG's values where it has one. Part of a file's identity: with another value, the networks are trained anew.
+# D3PG's values where it has one. Part of a file's identity: with other values, the networks are trained again.
 SETTINGS: dict[str, Any] = {
     "learning_rate": 3e-4,  # Adam, actor and critics
     "batch_size": 64,  # transitions in an update
-    "buffer_size": 100_000,  # transitions; all of them, at the default number of steps
+    "buffer_size": 100_000,  # transitions; holds all of them at the default number of steps
     "learning_starts": 1_000,  # environment steps, with uniform actions, before the first update
     "train_freq": 1,  # environment steps between updates
     "gradient_steps": 1,  # updates each time
     "tau": 0.01,  # soft update of the targets, every step; D3PG: 0.05 every 5 steps
     # D3PG is undiscounted, but its bins end at 20 steps. A plain critic has no such bound: without a discount, the
-    # value of a goal that is never reached falls for as long as training lasts; with this one, it ends at −100.
+    # value of a goal that is never reached falls without limit; with this discount, the limit is −100.
     "gamma": 0.99,
 }
 HINDSIGHT = {"n_sampled_goal": 4, "goal_selection_strategy": "future"}
@@ -59,7 +59,7 @@ class Baseline:
     """A trained policy without a planner: `policy(observations, goals)` gives actions."""
 
     def __init__(self, policy: Policy) -> None:
-        """Act with a policy of Stable-Baselines3, without exploring."""
+        """Wrap a policy of Stable-Baselines3 and act without exploration."""
         self.policy = policy
 
     def __call__(self, observations: ArrayLike, goals: ArrayLike) -> NDArray[np.float32]:
@@ -83,17 +83,17 @@ def train_baseline(
     progress: bool = True,
     folder: str | os.PathLike[str],
 ) -> Baseline:
-    """Train a policy, or load it if `folder` holds one trained in the same way; one seed gives one result.
+    """Train a policy, or load it if `folder` holds one trained with the same settings; deterministic for a seed.
 
-    An interrupted training leaves nothing behind and starts again.
+    Interrupted training stores nothing and starts over.
 
     Args:
         name: "ddpg+her" or "sac+her".
         maze_settings: arguments of `PointMazeEnv`; its defaults are the paper's maze and training episodes.
         steps: updates; also the environment steps after the initial 1,000, as D3PG's `iterations`.
-        seed: decides initial weights, exploration, batches and the environment's randomness.
+        seed: seed of initial weights, exploration, batches and the environment.
         progress: show a progress bar.
-        folder: where the weights are kept, in one file for each way of training.
+        folder: folder of the weights, one file for each combination of settings.
     """
     _require_name(name)
     for what, value, least in (("steps", steps, 1), ("seed", seed, 0)):
@@ -125,7 +125,7 @@ def _require_packages() -> None:
 
 
 def _describe(name: str, env: PointMazeEnv, steps: int, seed: int) -> str:
-    """Everything the weights depend on, as JSON."""
+    """All settings on which the weights depend, as JSON."""
     drawing = ("action_noise", "noise", "success_radius", "prob_near", "near", "reset_options", "max_episode_steps")
     facts = {
         "name": name,
@@ -162,20 +162,20 @@ def _train(name: str, env: PointMazeEnv, steps: int, seed: int, progress: bool) 
 
 
 def _replay() -> type[HerReplayBuffer]:
-    """Hindsight replay in which a relabelled arrival ends the episode, too."""
+    """Hindsight replay buffer in which relabelled arrivals end the episode as well."""
     from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
     class Replay(HerReplayBuffer):
         def sample(self, batch_size: int, env: Any = None) -> Any:
             samples = super().sample(batch_size, env)
-            return samples._replace(dones=(samples.rewards == 0).to(samples.dones))  # 0 means arrived, else −1
+            return samples._replace(dones=(samples.rewards == 0).to(samples.dones))  # reward 0: arrived, otherwise −1
 
     return Replay
 
 
 @contextlib.contextmanager
 def _same_randomness_afterwards() -> Iterator[None]:
-    """Give the global generators, which Stable-Baselines3 seeds, back as they were."""
+    """Restore the global random generators, which Stable-Baselines3 seeds."""
     import torch
 
     plain, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002 (theirs)
@@ -194,7 +194,7 @@ def _write(path: Path, policy: Policy, run: str) -> None:
 
 
 def _read(path: str | os.PathLike[str], expected: str | None = None) -> Baseline:
-    """The policy in a file; StoreError if it was trained in another way than `expected`."""
+    """Load the policy from a file; StoreError if it was trained with other settings than `expected`."""
     from sgm.learning.tensors import read_tensors
 
     tensors, metadata = read_tensors(path, _FORMAT)
@@ -211,7 +211,7 @@ def _read(path: str | os.PathLike[str], expected: str | None = None) -> Baseline
 
 
 def _untrained(name: str) -> Policy:
-    """A policy with random weights, from its class and the spaces of the point maze."""
+    """Make a policy with random weights for the spaces of the point maze."""
     from stable_baselines3 import DDPG, SAC
 
     _require_name(name)

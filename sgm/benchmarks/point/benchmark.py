@@ -1,4 +1,4 @@
-"""The paper's first benchmark, PointEnv: a point in a maze, distance and controller learned together by D3PG."""
+"""PointEnv, the paper's first benchmark: a point in a maze, distance and controller learned together by D3PG."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from .report import console, report
 from .settings import QUICK, PointSettings
 
 EPISODE_STEPS = 600
-TRAINING_ENVS = 20  # they advance together, once every so many iterations
+TRAINING_ENVS = 20  # stepped together, once every TRAINING_ENVS iterations
 TRAINING_EPISODE_STEPS = 20
-ATTEMPTS = 8  # episodes among which one is looked for that a figure can show
+ATTEMPTS = 8  # episodes that are searched for one with a failed edge, for a figure
 # The paper's settings (appendix, PointEnv).
 MAX_DIST, K = 10.0, 5
 _SGM: dict[str, Any] = {"tau_a": 5.0, "tau_p": 0.05, "max_dist": MAX_DIST}
@@ -36,20 +36,20 @@ _UNIFORM = {"uniform": True}
 
 
 def make_env(settings: PointSettings, number: int, steps: int | None = EPISODE_STEPS) -> PointMazeVectorEnv:
-    """So many mazes, with episodes of so many steps."""
+    """Make a vector environment of `number` mazes with episodes of `steps` steps."""
     return PointMazeVectorEnv(number, autoreset_mode="Disabled", max_episode_steps=steps, **settings.maze_settings())
 
 
 def check(settings: PointSettings) -> None:
-    """Raise what is wrong with the maze, the difficulty or the settings of the memories."""
+    """Raise an error if the maze, the difficulty or the memory settings are invalid."""
     make_env(settings, 1).reset(seed=0, options={"difficulty": settings.difficulty})
     sgm.SparseGraphicalMemory(None, **_sgm_settings(settings, size=1))
     if "released" in settings.methods and settings.policy != "first-failure":
-        raise sgm.InputError(f"policy is {settings.policy!r}: released is as in the authors' code, with first-failure")
+        raise sgm.InputError(f"policy is {settings.policy!r}: the method released needs first-failure, the authors'")
 
 
 def learn(piece: Piece) -> tuple[Any, Any]:
-    """Distance and controller of a seed, trained now or before."""
+    """Distance and controller of a seed: loaded, or trained if missing."""
     from sgm.controllers.d3pg import Actor, D3PGConfig, train
     from sgm.distances.sorb import DistributionalDistance, GoalNetworks
 
@@ -64,33 +64,33 @@ def learn(piece: Piece) -> tuple[Any, Any]:
     what = f"distance and controller, {piece.settings.iterations:,} iterations"
     train_once(piece, path, what, learned, lambda learner: learner.save(path))
     networks = GoalNetworks.load(path)
-    # Through torch, as every published row: compiled code rounds differently.
+    # Computed by torch, as all published rows: compiled code rounds differently.
     return DistributionalDistance(networks, compiled=False), Actor(networks, compiled=False)
 
 
 def make_buffer(piece: Piece) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-    """(n, 2) observations spread evenly over the maze, as the authors sample theirs, and (n, 2) their cells."""
+    """(n, 2) observations spread evenly over the maze, as in the authors' code, and their (n, 2) cells."""
     env = make_env(piece.settings, piece.settings.buffer_size)
     observations = env.reset(seed=piece.seed_for(Purpose.BUFFER), options=_UNIFORM)[0]["observation"]
     return observations, env.to_cells(observations)
 
 
 def build_sgm(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """The memory of SoRB + SGM before the k-nearest filter."""
+    """Build the memory of SoRB + SGM, before the k-nearest filter."""
     size = None
-    if piece.settings.criterion == "uniform":  # as many nodes as two-way consistency keeps of the same buffer
+    if piece.settings.criterion == "uniform":  # as many nodes as two-way consistency keeps
         twin = {**_sgm_settings(piece.settings), "criterion": "two-way"}
         size = len(_build(piece, twin))
     return _build(piece, _sgm_settings(piece.settings, size))
 
 
 def build_sorb(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """The dense memory of SoRB before the k-nearest filter."""
+    """Build the dense memory of SoRB, before the k-nearest filter."""
     return _build(piece, {**_SORB, "k": None, "policy": piece.settings.policy})
 
 
 def build_released(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """SoRB's with the successors that the authors' code keeps."""
+    """Build the memory of SoRB with the successors that the authors' code keeps."""
     memory = build_sorb(piece)
     memory.filter(K)
     drop_for_itself(memory)
@@ -98,7 +98,7 @@ def build_released(piece: Piece) -> sgm.SparseGraphicalMemory:
 
 
 def drop_for_itself(memory: sgm.SparseGraphicalMemory) -> None:
-    """Let each node be one of its own k successors where it is near enough to itself, in the place of the farthest.
+    """Drop the farthest of k successors of each node whose distance to itself would make it one of its own successors.
 
     The authors' SoRB has an edge from every node to itself, and its k-nearest filter counts that edge.
     """
@@ -112,7 +112,7 @@ def drop_for_itself(memory: sgm.SparseGraphicalMemory) -> None:
 
 
 def cleanup_reset(piece: Piece) -> dict[str, Any]:
-    """Where agents begin when they clean up."""
+    """Reset options that decide where cleanup agents start."""
     return _UNIFORM if piece.settings.starts == "anywhere" else {"difficulty": piece.settings.difficulty}
 
 
@@ -129,7 +129,7 @@ def _build(piece: Piece, settings: Mapping[str, Any]) -> sgm.SparseGraphicalMemo
 
 
 def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean: bool) -> Any:
-    """The agent of a method: a navigator, or a policy without a memory."""
+    """Make the agent of a method: a navigator, or a policy without a memory."""
     if method == "sorb+sgm":
         return agents.sgm(memory, piece.networks[1], by=piece.settings.by, clean=clean)
     if method in ("sorb", "released"):
@@ -145,7 +145,7 @@ def make_agent(piece: Piece, method: str, memory: Any, _name: str | None, clean:
 
 
 def record_episode(piece: Piece, method: str, path: Path, row: Row) -> None:
-    """Look for an episode in which edges fail, the robot replans and arrives, and keep it for a figure."""
+    """Search for an episode in which an edge fails, the robot replans and arrives, and store it for a figure."""
     kept = piece.folder / method / "episode.json"
     if kept.exists() or not (row["successes"] and row["edges"]):
         return
@@ -160,12 +160,12 @@ def record_episode(piece: Piece, method: str, path: Path, row: Row) -> None:
 
 
 def floor(piece: Piece) -> Floor:
-    """The walls of the maze."""
+    """Walls of the maze."""
     return Floor(outline(make_env(piece.settings, 1).maze.walls), "rc", "cells")
 
 
 def view(_piece: Piece, env: PointMazeVectorEnv) -> View:
-    """Where points are."""
+    """Positions of the points."""
     return View(lambda _: env.positions, lambda _: env.goals)
 
 
@@ -176,8 +176,8 @@ BENCHMARK = Benchmark(
     label="PointEnv",
     title="SoRB, SoRB + SGM and agents without a memory",
     description="Train a distance and a controller, build the memories, evaluate them before and after the k-nearest "
-    "filter, clean up, evaluate again, and write results.json, memories, weights, figures and report.html. A few "
-    "minutes on two cores. A run that was interrupted resumes when the same command is given again.",
+    "filter, clean up, evaluate again, and write results.json, memories, weights, figures and report.html. Takes a few "
+    "minutes on two cores. An interrupted run resumes when the same command is given again.",
     settings=PointSettings,
     quick=QUICK,
     methods={

@@ -1,4 +1,4 @@
-"""The figures of a PointEnv run."""
+"""Figures of a PointEnv run."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sgm.envs.point.mazes import Maze, load_maze
 
 COLOURS = {"sorb": "#c2570c", "sorb+sgm": plots.NODE}
 _MAZE = re.compile(r"FourRooms|U|Tree|Spiral(?P<spiral>[0-9]{1,3})|Random(?P<random>[0-9]{1,3})(\+[0-9]{1,4})?")
-_WIDEST = 512  # cells: a maze may have 16,384 free ones, which in none of ours are less than a quarter of all
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # a method whose name may be part of a file's name
+_WIDEST = 512  # cells; a maze may have 16,384 free cells, at least a quarter of all cells in each of our mazes
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")  # names of methods that may be part of a file name
 
 
 def figures(run: RunFolder) -> list[Figure]:
-    """Success by environment, then the memory and an episode of the first seed of each method."""
+    """Figures of success by environment, then of the memory and an episode of the first seed of each method."""
     found = [_success(items, number) for number, items in enumerate(_cleaned(run)) if items]
     files = run.files()
     for method in dict.fromkeys(row["method"] for row in run.rows if _PLAIN.fullmatch(row["method"])):
@@ -43,7 +43,7 @@ def figures(run: RunFolder) -> list[Figure]:
 
 
 def _cleaned(run: RunFolder) -> list[list[Pooled]]:
-    """The stages of all methods with cleanup, for each environment."""
+    """Stages of all methods with cleanup, by environment."""
     groups = tables.by_group(tables.pool(run.rows)).values()
     cleaned = [item for items in groups if any(item.phase == "cleaned" for item in items) for item in items]
     environments = dict.fromkeys(row["environment"] for row in run.rows)
@@ -87,7 +87,7 @@ def _draw_episode(path: Path, run: RunFolder, files: Files, seed: int, method: s
 
 
 def load(run: RunFolder) -> Maze:
-    """The maze of a run. A text file is read if the caller vouches for it, not because results.json names it."""
+    """Load the maze of a run. A text file is read only if the caller vouches for it, whatever results.json names."""
     settings = run.settings if run.trusted is None else run.trusted
     if "maze" not in settings:
         raise sgm.SGMError("results.json has no settings.maze")
@@ -98,10 +98,10 @@ def load(run: RunFolder) -> Maze:
 
 
 def _require_known(name: object, resize: object) -> None:
-    """StoreError unless this is one of our mazes, and not too large."""
+    """Raise StoreError unless the maze is one of ours and not too large."""
     if not isinstance(name, str) or not (named := _MAZE.fullmatch(name)):
         raise sgm.StoreError(
-            f"the maze of this run is {reprlib.repr(name)}, which is not the name of one of ours: give its text file, "
+            f"the maze of this run is {reprlib.repr(name)}, which is not one of ours: give its text file with "
             "write_report(benchmark, folder, trusted=settings)"
         )
     if not COUNT.holds(resize) or int(named["spiral"] or named["random"] or 15) * int(str(resize)) > _WIDEST:

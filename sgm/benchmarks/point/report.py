@@ -1,4 +1,4 @@
-"""The report of a PointEnv run."""
+"""Report of a PointEnv run."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from .figures import figures
 PAIR = ("sorb+sgm", "sorb")
 _NOTE = (
     "Success with the Wilson 95 % interval over the pooled episodes of all seeds. Initial: before the k-nearest filter "
-    "or without a memory. Filtered: k nearest successors, no cleanup. Steps to goal (successes only), nodes, edges and "
-    "time per action are those of the last phase. Paper: Emmons et al., NeurIPS 2020, after 400,000 cleanup steps."
+    "or without a memory. Filtered: after the k-nearest filter, before cleanup. Steps to goal (successes only), nodes, "
+    "edges and time per action: last phase. Paper: Emmons et al., NeurIPS 2020, after 400,000 cleanup steps."
 )
 
 
 def report(run: RunFolder) -> list[Section]:
-    """The sections of the page."""
+    """Sections of the report page."""
     said = [Note(text, loud=True) for text in verdict(run.rows)]
     results = Section("Results", [*said, *console(run.rows), Note(_NOTE)])
     return page.standard(run, results, Section("Figures", [Figures(figures(run))]))
 
 
 def verdict(rows: Sequence[Row]) -> list[str]:
-    """In a sentence or two, what the run says of the sparse memory and the dense one; nothing without both."""
+    """Compare the sparse and the dense memory in a sentence or two; empty unless the run has both."""
     by_method = {name: tables.by_group(tables.pool(row for row in rows if row["method"] == name)) for name in PAIR}
     if any(len(groups) != 1 for groups in by_method.values()):
         return []
@@ -42,30 +42,30 @@ def verdict(rows: Sequence[Row]) -> list[str]:
         return []
     mine, theirs = pairs[-1]
     figures = (
-        f"After {mine.cleanup_steps:,} steps of cleanup {100 * mine.rate:.1f} % with the sparse memory of "
-        f"{tables.rounded(mine.mean('nodes'))} nodes and {100 * theirs.rate:.1f} % with the dense one of "
+        f"Success after {mine.cleanup_steps:,} cleanup steps: {100 * mine.rate:.1f} % with the sparse memory of "
+        f"{tables.rounded(mine.mean('nodes'))} nodes, {100 * theirs.rate:.1f} % with the dense memory of "
         f"{tables.rounded(theirs.mean('nodes'))}."
     )
     sparse_leads = [each.cleanup_steps for each, other in pairs if each.ci95[0] > other.ci95[1]]
     dense_leads = [each.cleanup_steps for each, other in pairs if other.ci95[0] > each.ci95[1]]
     said = [
-        f"The {name} memory is ahead, with intervals that do not overlap, after {', '.join(f'{at:,}' for at in leads)}."
+        f"The {name} memory is better, with disjoint intervals, after {', '.join(f'{at:,}' for at in leads)} steps."
         for name, leads in (("sparse", sparse_leads), ("dense", dense_leads))
         if leads
     ]
     if mine.cleanup_steps not in sparse_leads + dense_leads:
-        said.append("At the end there is no clear difference; more observations make one (docs/sparsity.md).")
+        said.append("There is no clear difference at the end; there is one with more observations (docs/sparsity.md).")
     return [" ".join([figures, *said])]
 
 
 def console(rows: Sequence[Row]) -> list[Table]:
-    """One table, with the paper's numbers if this is the paper's maze."""
+    """Main table, with the paper's numbers if this is the paper's maze."""
     ours = any(row["environment"].startswith(paper.POINT_ENVIRONMENT) for row in rows)
     return [tables.main_table(rows, _quoted if ours else None)]
 
 
 def _quoted(group: Group) -> str:
-    """What the paper says of a method."""
+    """The paper's success of a method."""
     if not group.environment.startswith(paper.POINT_ENVIRONMENT):
         return NONE
     row = paper.main_row("point", group.method)

@@ -1,4 +1,4 @@
-"""The paper's third benchmark, SafetyGym: rooms seen in first person, odometry, and every merging criterion."""
+"""SafetyGym, the paper's third benchmark: first-person images of rooms, odometry, and all merging criteria."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from .learn import explore, learn
 from .report import console, report
 from .settings import AGENTS, CRITERIA, METHODS, POLICIES, QUICK, SafetySettings
 
-# One way of building and one agent for every method; the paper's MaxSteps and k, and its equations as they are printed.
-# Over neighbours only, node counts jump with τ_a so much that for some networks no order has a threshold for 900.
+# All methods share the agent and the settings of building: the paper's MaxSteps and k, and its equations as printed.
+# Over neighbours only, node counts jump so much with τ_a that for some networks no order has a threshold for 900.
 BUILD: dict[str, Any] = {"max_dist": 9.0, "k": 6, "scope": "memory"}
 AGENT: dict[str, Any] = {"max_steps": 25, "radius": 0.3, "ahead": 3}
 BY_NAME: dict[str, dict[str, Any]] = {
-    "plain": {},  # forgets what failed
-    "persistent": {"penalty": 50.0, "tries": 8},  # avoids it for the rest of the episode
+    "plain": {},  # forgets failed edges
+    "persistent": {"penalty": 50.0, "tries": 8},  # avoids failed edges for the rest of the episode
 }
 CLEANUP_EPISODE = 300
 
 
 def make_env(piece: Piece, robots: int | None = None) -> Any:
-    """The robots; what they see is drawn only when it is asked for."""
+    """Make the vector environment of robots; their images are rendered on demand."""
     from sgm.envs.safety.env import SafetyRoomsVectorEnv
 
     settings = piece.settings
@@ -53,14 +53,14 @@ def make_env(piece: Piece, robots: int | None = None) -> Any:
 
 
 def draw_tasks(piece: Piece) -> Any:
-    """Starts and goals far from each other, each layout and seed its own."""
+    """Draw starts and goals far from each other, different for each layout and seed."""
     from sgm.envs.safety.env import Tasks
 
     return Tasks.draw(piece.world, piece.settings.tasks, piece.seed_for(Purpose.TASKS))
 
 
 def make_buffer(piece: Piece) -> dict[str, NDArray[Any]]:
-    """A random part of the exploration, in random order: (n, 64, 64, 3) "frames" and (n, 6) "odometry"."""
+    """Random sample of the exploration, in random order: (n, 64, 64, 3) "frames" and (n, 6) "odometry"."""
     path = piece.folder / "buffer.npz"
     if not path.exists():
         found = piece.rollouts
@@ -73,7 +73,7 @@ def make_buffer(piece: Piece) -> dict[str, NDArray[Any]]:
 
 
 def build_dense(piece: Piece) -> sgm.SparseGraphicalMemory:
-    """The memory of ConSPTM: all observations."""
+    """Build the memory of ConSPTM, with all observations."""
     frames, odometry = piece.buffer["frames"], piece.buffer["odometry"]
     memory = sgm.SparseGraphicalMemory(*metric(piece), criterion="none", **BUILD)
     nodes = {"pose": odometry[:, :3], "frame": np.arange(len(frames))}
@@ -82,7 +82,7 @@ def build_dense(piece: Piece) -> sgm.SparseGraphicalMemory:
 
 
 def build_sparse(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
-    """The memory of a merging criterion, with the threshold that gives the wanted number of nodes."""
+    """Build the memory of a merging criterion, with the threshold that gives about `settings.nodes` nodes."""
     distance, features = metric(piece)
     choice = sgm.choose_threshold(
         distance,
@@ -92,7 +92,7 @@ def build_sparse(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
         seed=piece.seed_for(Purpose.THRESHOLD),
         criterion="two-way" if method == "both" else method,
         tau_p="auto" if method == "both" else None,
-        policy="first-failure",  # that of a file gives way to the one of the chain
+        policy="first-failure",  # replaced by the policy of the chain when the file is loaded
         progress=piece.progress,
         **BUILD,
     )
@@ -104,22 +104,22 @@ def build_sparse(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
 
 
 def _merging(name: str) -> Method:
-    """The method of a merging criterion."""
+    """Declare the method of a merging criterion."""
     label = "two-way and perceptual" if name == "both" else name
     return Method(label, f"ConSPTM + SGM, {label}", build=partial(build_sparse, method=name))
 
 
 def metric(piece: Piece) -> tuple[Any, Any]:
-    """Distance and features."""
+    """Distance and features of the memories of a piece."""
     return piece.networks.distance, piece.networks.features
 
 
 def make_agent(piece: Piece, _method: str, memory: Any, name: str | None, clean: bool) -> Any:
-    """The agent of this name over a memory; cleanup is done by the plain one."""
+    """Make the agent with this name; cleanup always uses the plain agent."""
     return agents.consptm(
         memory,
         piece.networks.controller,
-        # The memory's own distance ends at MaxDist, beyond which all nodes would be equally far.
+        # Uncapped: the memory's own distance is capped at MaxDist, so that all nodes beyond it would be equally far.
         distance=piece.networks.distance.unlimited(),
         look=(piece.cleanup_env if clean else piece.env).look,
         clean=clean,
@@ -130,7 +130,7 @@ def make_agent(piece: Piece, _method: str, memory: Any, name: str | None, clean:
 
 
 def summary(out: Path, folders: Sequence[Path]) -> Row:
-    """How good the networks of each piece are, and how the threshold of each memory was chosen."""
+    """Quality of the networks of each piece, and how the threshold of each memory was chosen."""
     quality, choices = {}, {}
     for folder in folders:
         name = folder.relative_to(out).as_posix()
@@ -142,7 +142,7 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
 
 
 def places(_piece: Piece, memory: sgm.SparseGraphicalMemory) -> dict[str, NDArray[Any]]:
-    """Where the images of nodes were taken, m, and in which direction, radians."""
+    """True positions (m) and headings (radians) of the images of nodes."""
     poses = memory.attributes["pose"]
     return {"position": poses[:, :2], "heading": poses[:, 2]}
 
@@ -154,12 +154,12 @@ def floor(piece: Piece) -> Floor:
 
 
 def view(_piece: Piece, env: Any) -> View:
-    """Where robots are and what they see, which is drawn when it is asked for."""
+    """Positions of robots and their images, rendered on demand."""
     return View(lambda _: env.poses, lambda _: env.goal, lambda _, rows: env.look(rows))
 
 
 def stream(piece: Piece, method: str) -> Any:
-    """What a memory was built from, in the order in which it was visited."""
+    """Observations from which a memory was built, in building order."""
     frames = piece.buffer["frames"]
     order = np.arange(len(frames)) if method == "consptm" else read_order(piece, method, len(frames))
     return None if order is None else frames[order]
@@ -178,8 +178,8 @@ BENCHMARK = Benchmark(
     title="ConSPTM, ConSPTM + SGM and the merging criteria",
     description="Explore rooms at random, train a distance between images, features and a controller, build memories "
     "by each merging criterion, evaluate them, clean up, evaluate again, and write results.json, memories, weights, "
-    "figures and report.html. Training takes about 15 minutes on two cores; --pretrained uses the weights that come "
-    "with the package. A run that was interrupted resumes when the same command is given again.",
+    "figures and report.html. Training takes about 15 minutes on two cores; --pretrained uses the weights shipped "
+    "with the package. An interrupted run resumes when the same command is given again.",
     settings=SafetySettings,
     quick=QUICK,
     methods={

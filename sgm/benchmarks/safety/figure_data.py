@@ -1,4 +1,4 @@
-"""What the figures of a SafetyGym run are drawn from: views, images that pass a check, one episode with a detour."""
+"""Data for the figures of a SafetyGym run: views, images that pass a check, one episode with a detour."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from sgm.navigation import Trace
 
 from .ground_truth import FALSE
 
-SHOWN = 12  # images that pass a check
-HANDFUL = 6  # of them are enough to choose a reference
+SHOWN = 12  # images that are shown for a check
+HANDFUL = 6  # matches that a reference image must have
 VIEWS = 8
-SAMPLE = 200  # references over which false matches are counted
-CHECKS = {"perceptual": ("perceptual", "both"), "two-way": ("two-way", "both")}  # and whose thresholds they take
+SAMPLE = 200  # reference images over which false matches are counted
+CHECKS = {"perceptual": ("perceptual", "both"), "two-way": ("two-way", "both")}  # and the methods with their thresholds
 EPISODE = ("two-way", "both", "incoming", "outgoing", "perceptual", "uniform", "consptm")
 
 Floats = NDArray[np.float32]
 
 
 class Passed(NamedTuple):
-    """Which images of the buffer pass a check with a reference.
+    """Images of the buffer that pass a check with a reference image.
 
     Attributes:
-        rows: of the buffer, the most alike first.
-        false: (n,) bool, which of them were taken over 1.2 m away.
+        rows: (n,) rows of the buffer, the most similar first.
+        false: (n,) bool, whether each was taken over 1.2 m away.
     """
 
     rows: NDArray[np.int64]
@@ -44,13 +44,13 @@ class Passed(NamedTuple):
 
 
 def sources(folder: Path) -> list[str]:
-    """The methods whose memories the data of a piece's figures is from; it is out of date when they change."""
+    """Methods whose memories the figure data of a piece uses; the data is out of date when they change."""
     found = {name: _first(folder, methods, "choice.json") for name, methods in CHECKS.items()}
     return [*(method or "" for method in found.values()), _first(folder, EPISODE, "built.sgm") or ""]
 
 
 def is_written(folder: Path) -> bool:
-    """Whether the data of a piece's figures is there, from the memories that there are now."""
+    """Whether the figure data of a piece is stored and belongs to its current memories."""
     if not (folder / "images.npz").exists():
         return False
     return read_arrays(folder, "images.npz", "sources")["sources"].tolist() == sources(folder)
@@ -70,12 +70,12 @@ def _first(folder: Path, methods: tuple[str, ...], name: str) -> str | None:
 
 
 def _built(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
-    """The memory of a method before cleanup, with the paper's policy."""
+    """Load the memory of a method before cleanup, with the paper's policy."""
     return piece.load(piece.folder / method / "built.sgm", "first-failure")
 
 
 def _views(piece: Piece, random: np.random.Generator) -> dict[str, Any]:
-    """A few images of the buffer from places far from each other."""
+    """A few images of the buffer, taken far from each other."""
     places = piece.buffer["odometry"][:, :3]
     chosen = [int(random.integers(len(places)))]
     while len(chosen) < min(VIEWS, len(places)):
@@ -88,10 +88,10 @@ def _views(piece: Piece, random: np.random.Generator) -> dict[str, Any]:
 
 
 class Perceptual:
-    """‖φ − φ'‖ (Eq. 4) between images of the buffer."""
+    """Perceptual check: ‖φ − φ'‖ (Eq. 4) between images of the buffer."""
 
     def __init__(self, features: Floats, tau_p: float, strict: bool) -> None:
-        """Take (n, f) features."""
+        """Check (n, f) features against the threshold τ_p."""
         self.features, self.limit, self.strict = features, tau_p, strict
 
     def gaps(self, reference: int) -> Floats:
@@ -100,15 +100,15 @@ class Perceptual:
 
 
 class TwoWay:
-    """The larger of C_out and C_in (Eq. 1 and 2) between images, with a reference as the candidate.
+    """Two-way check: the larger of C_out and C_in (Eq. 1 and 2) between images, with a reference as the candidate.
 
-    As in building, but over the nodes of the finished memory: with scope "memory" all of them, the candidate included,
-    with "neighbors" those within MaxDist of it, and a candidate without any matches nothing. The image in question is
-    no node.
+    As in building, but over the nodes of the finished memory: with scope "memory" all nodes, the candidate included;
+    with "neighbors" the nodes within MaxDist of it (a candidate without neighbours matches nothing). The compared image
+    is not a node.
     """
 
     def __init__(self, steps: Floats, nodes: NDArray[np.int64], settings: Settings) -> None:
-        """Take (n, n) distances between images, and (V,) which of them are nodes."""
+        """Take (n, n) distances between images, and the (V,) images that are nodes."""
         self.ways, self.nodes, self.settings = (steps, steps.T), nodes, settings
         self.limit, self.strict = settings.tau_a, settings.strict
 
@@ -132,7 +132,7 @@ Check = Perceptual | TwoWay
 
 
 def passed(check: Check, reference: int, places: NDArray[Any]) -> Passed:
-    """What passes a check with a reference, itself apart; (n, 2 or more) places judge."""
+    """Images that pass a check with a reference, except itself; (n, 2 or more) true positions tell which are false."""
     gaps = check.gaps(reference)
     inside = gaps < check.limit if check.strict else gaps <= check.limit
     inside[reference] = False
@@ -142,7 +142,7 @@ def passed(check: Check, reference: int, places: NDArray[Any]) -> Passed:
 
 
 def _similar(piece: Piece, random: np.random.Generator) -> dict[str, Any]:
-    """One reference with a handful of matches by each check, and how often matches are false over many references."""
+    """A reference with a few matches by each check, and the counts of false matches over many references."""
     places = piece.buffer["odometry"]
     checks = {name: check for name in CHECKS if (check := _check(piece, name)) is not None}
     if not checks:
@@ -150,7 +150,7 @@ def _similar(piece: Piece, random: np.random.Generator) -> dict[str, Any]:
     references = random.permutation(len(places))[:SAMPLE]
     found = {name: [passed(check, int(row), places) for row in references] for name, check in checks.items()}
     fewest = np.min([[len(item.rows) for item in items] for items in found.values()], axis=0)
-    # The first of a random order that has enough: nobody chose it for being right or wrong.
+    # The first in random order with enough matches, so that it is not chosen for being right or wrong.
     place = int(np.argmax(np.minimum(fewest, HANDFUL)))
     reference = int(references[place])
     content: dict[str, Any] = {
@@ -174,7 +174,7 @@ def _similar(piece: Piece, random: np.random.Generator) -> dict[str, Any]:
 
 
 def _check(piece: Piece, name: str) -> Check | None:
-    """A check with the threshold that was chosen for it; None if none was."""
+    """Check with the threshold that was chosen for it; None if none was chosen."""
     method = _first(piece.folder, CHECKS[name], "choice.json")
     choice = read_choice(piece.folder / method) if method else None
     if method is None or choice is None:
@@ -192,7 +192,7 @@ def _check(piece: Piece, name: str) -> Check | None:
 
 
 def _episode(piece: Piece, method: str) -> dict[str, Any]:
-    """Episodes of an agent that cleans as it goes, by the paper's rule; the one that shows best what a detour is."""
+    """Run episodes with cleanup by the paper's policy, and keep the one that shows a detour most clearly."""
     from sgm.envs.safety.env import Tasks
 
     memory, layout = _built(piece, method), piece.world
@@ -205,7 +205,7 @@ def _episode(piece: Piece, method: str) -> dict[str, Any]:
 
 
 def _told(trace: Trace, places: NDArray[Any], layout: Layout) -> dict[str, Any]:
-    """A trace with what is true of its cuts: length of the edge, m, and whether a wall or a pillar is in the way."""
+    """Add ground truth about removed edges to a trace: length, m, and whether a wall or a pillar blocks the edge."""
     content = trace.asdict()
     for cut in content["cuts"]:
         ends = places[[cut["u"], cut["v"]], :2].astype(np.float64)
@@ -216,7 +216,7 @@ def _told(trace: Trace, places: NDArray[Any], layout: Layout) -> dict[str, Any]:
 
 
 def _clarity(told: dict[str, Any]) -> tuple[Any, ...]:
-    """How well an episode shows an edge that fails and a second plan that works; more is better."""
+    """Sort key: how clearly an episode shows an edge that fails and a second plan that works; larger is better."""
     cuts, plans = told["cuts"], told["plans"]
     if not cuts:
         return (False,)

@@ -1,4 +1,4 @@
-"""The figures of a SafetyGym run: rooms, success and why, memories over the floor plan, what looks alike, an episode.
+"""Figures of a SafetyGym run: rooms, success and its causes, memories, similar images, an episode.
 
 Poses are (x, y, heading), metres and radians; shares are 0 to 1.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 COLOURS = {"consptm": "#c2570c", "uniform": "#8a8f98", "two-way": plots.NODE, "both": "#4fa3d9"}  # of success
 MARKERS = {"consptm": "s", "uniform": "^", "two-way": "o", "both": "v"}
-MEMORY = ("two-way", "both")  # the first of these that there is is drawn over the floor plan
+MEMORY = ("two-way", "both")  # the first of these methods that was run is drawn over the floor plan
 DRAWN_POLICIES = ("first-failure", "belief")
 BEFORE = "before cleanup"
 STAGES = {
@@ -45,7 +45,7 @@ Floats = NDArray[np.float64]
 
 
 def rooms(run: RunFolder, layout: int) -> Figure:
-    """The floor plan, with views if there are any."""
+    """Figure of the floor plan, with views if there are any."""
     files = run.files(layout=layout)
     data = _figure_data(files, {})
     caption = f"Layout {layout} from above: walls with the colours of their textures, pillars, hazards in pink."
@@ -66,7 +66,7 @@ def figures(run: RunFolder, layout: int) -> list[Figure]:
 
 
 def read_layout(number: int) -> Layout:
-    """The rooms of this number."""
+    """Layout of rooms with this number."""
     from sgm.envs.safety.layouts import generate
 
     return generate(number)
@@ -79,14 +79,14 @@ def _draw_layout(axes: Any, layout: Layout, textures: bool = False) -> None:
 
 
 def _figure_data(files: Files, otherwise: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of the first seed that has images; something else if they cannot be read."""
+    """Arrays of the first seed that has images; `otherwise` if they cannot be read."""
     try:
         return files.arrays(files.first("images.npz"), "images.npz")
     except sgm.SGMError:
         return otherwise
 
 
-# -- what is drawn -----------------------------------------------------------------------------------------------
+# -- figures and their data --------------------------------------------------------------------------------------
 
 
 def _numbers(files: Files, rows: Sequence[Row]) -> list[Figure]:
@@ -96,25 +96,25 @@ def _numbers(files: Files, rows: Sequence[Row]) -> list[Figure]:
         Figure(
             "success",
             f"Success against cleanup steps, a column for each cleanup policy. {band(pooled)} Below: the share of "
-            "nodes in the largest strongly connected component, mean over seeds; where it falls, cleanup cuts the "
-            "memory apart.",
+            "nodes in the largest strongly connected component, mean over seeds; where it falls, cleanup "
+            "disconnects the memory.",
             lambda path: plots.success_curves(path, curves),
             wide=len({policy for policy, _ in curves}) > 1,
         ),
         Figure(
             "reasons",
-            f"Why: what is wrong with the memory of each method before and after cleanup, and success of the {agent} "
-            f"agent; black: the paper's. False edges join places over {FALSE:g} m apart; red: how much would be "
-            "connected without them, the best that cleanup can do. Misplaced: the node nearest to a start or a goal by "
-            f"the learned distance was seen over {FALSE:g} m away from it; cleanup does not change that. Means over "
-            "seeds.",
+            f"Causes: faults of the memory of each method before and after cleanup, and success of the {agent} agent; "
+            f"black: the paper's success. False edges join places over {FALSE:g} m apart; red: share of nodes "
+            "connected without false edges, the best possible result of cleanup. Misplaced: the node nearest to a "
+            f"start or goal by the learned distance is over {FALSE:g} m away; cleanup does not change this. Means "
+            "over seeds.",
             lambda path: draw_reasons(path, _states(pooled, agent)),
             wide=True,
         ),
         Figure(
             "lengths",
-            "True lengths of the edges of each memory, all seeds together, before cleanup and after it. Right of the "
-            f"dotted line, over {FALSE:g} m, an edge is false: its ends look alike and are not near each other.",
+            "True lengths of the edges of each memory, all seeds pooled, before and after cleanup. Right of the dotted "
+            f"line, over {FALSE:g} m, an edge is false: its ends look alike but are far apart.",
             lambda path: plots.edge_lengths(path, _lengths(files, rows), STAGES, FALSE, "m"),
             wide=True,
         ),
@@ -122,7 +122,7 @@ def _numbers(files: Files, rows: Sequence[Row]) -> list[Figure]:
 
 
 def _curves(pooled: Sequence[Pooled]) -> dict[tuple[str, str], list[plots.Curve]]:
-    """By policy and agent. The paper's SGM is either of two methods of ours, and marked once."""
+    """Curves by policy and agent. The paper's SGM corresponds to two of our methods and is marked once."""
     groups = {group: items for group, items in tables.by_group(pooled).items() if group.method in COLOURS}
     methods = {group.method for group in groups}
     found: dict[tuple[str, str], list[plots.Curve]] = {}
@@ -143,7 +143,7 @@ def _curves(pooled: Sequence[Pooled]) -> dict[tuple[str, str], list[plots.Curve]
 
 
 def _states(pooled: Sequence[Pooled], agent: str) -> dict[str, dict[str, Pooled]]:
-    """Of one agent: each method before cleanup, and after it by policy."""
+    """Stages of one agent, by method: before cleanup, and after cleanup by policy."""
     groups = {group: items for group, items in tables.by_group(pooled).items() if group.agent == agent}
     found: dict[str, dict[str, Pooled]] = {}
     for method in sorted({group.method for group in groups}, key=METHODS.index):
@@ -157,13 +157,13 @@ def _states(pooled: Sequence[Pooled], agent: str) -> dict[str, dict[str, Pooled]
 
 
 def _stages(files: Files, seed: int, method: str) -> dict[str, str]:
-    """The memory files of a method: before cleanup, and after it by policy, as far as they are there."""
+    """Existing memory files of a method: before cleanup, and after cleanup by policy."""
     known = {BEFORE: f"{method}/built.sgm", **{policy: f"{method}/{policy}/memory.sgm" for policy in POLICIES}}
     return {stage: name for stage, name in known.items() if files.has(seed, name)}
 
 
 def _lengths(files: Files, rows: Sequence[Row]) -> dict[str, dict[str, Floats]]:
-    """True lengths of edges by method and stage, all seeds together."""
+    """True lengths of edges by method and stage, all seeds pooled."""
     found: dict[str, dict[str, Floats]] = {}
     for method in sorted({row["method"] for row in rows}, key=METHODS.index):
         lengths: dict[str, list[Floats]] = {}
@@ -176,7 +176,7 @@ def _lengths(files: Files, rows: Sequence[Row]) -> dict[str, dict[str, Floats]]:
 
 
 def _memory(files: Files, layout: int) -> list[Figure]:
-    """The memory of the first method and seed that there is."""
+    """Figure of the memory of the first available method and seed."""
     known = [(method, seed) for method in (*MEMORY, *METHODS) for seed in files.seeds if _stages(files, seed, method)]
     if not known:
         return []
@@ -193,7 +193,7 @@ def _memory(files: Files, layout: int) -> list[Figure]:
 
     caption = (
         f"{label('safety', method)}, seed {seed}: the memory over the floor plan before and after cleanup. Edges are "
-        "drawn straight, though the path along them need not be."
+        "drawn as straight lines, even where the path is not straight."
     )
     return [Figure("memory", caption, draw, wide=True)]
 
@@ -204,9 +204,9 @@ def _similarity(files: Files, layout: int) -> list[Figure]:
     if not files.has(seed, "images.npz") or "reference" not in data:
         return []
     caption = (
-        "Images that pass the perceptual check with a reference and those that pass the two-way check, the most alike "
-        f"first, with how far away and how much turned they were taken, seed {seed}. Framed and crossed: false ones, "
-        f"over {FALSE:g} m away.{_sampled(data)}"
+        "Images that pass the perceptual check with a reference image, and images that pass the two-way check, most "
+        f"similar first, with their true distance and difference in heading, seed {seed}. Framed and crossed: false "
+        f"matches, over {FALSE:g} m away.{_sampled(data)}"
     )
 
     def draw(path: Path) -> None:
@@ -216,10 +216,10 @@ def _similarity(files: Files, layout: int) -> list[Figure]:
 
 
 def _sampled(data: Mapping[str, Any]) -> str:
-    """How often matches are false over many references; nothing if that cannot be read."""
+    """Sentence with the share of false matches over many references; empty if it cannot be read."""
     try:
         texts = [
-            f"{100 * false / passed:.1f} % of {passed:,} pass the {name} check falsely"
+            f"{100 * false / passed:.1f} % of {passed:,} matches of the {name} check are false"
             for name in ("perceptual", "two-way")
             if f"{name}_sample" in data
             for passed, false in [(int(count) for count in data[f"{name}_sample"])]
@@ -259,7 +259,7 @@ def _episode(files: Files, layout: int) -> list[Figure]:
 
 
 def draw_rooms(path: Path, layout: Layout, views: ArrayLike = (), poses: ArrayLike = ()) -> None:
-    """The rooms from above and, if there are any, (n, 64, 64, 3) views from (n, 3) poses."""
+    """Draw the rooms from above and, if given, (n, 64, 64, 3) views from (n, 3) poses."""
     images, seen_from = np.asarray(views), np.asarray(poses, np.float64).reshape(-1, 3)
     if len(images) != len(seen_from):
         raise sgm.InputError(f"there are {len(images)} views from {len(seen_from)} poses: expected as many of each")
@@ -277,7 +277,7 @@ def draw_rooms(path: Path, layout: Layout, views: ArrayLike = (), poses: ArrayLi
 
 
 def draw_reasons(path: Path, methods: Mapping[str, Mapping[str, Pooled]]) -> None:
-    """Bars for each method and state: false edges, connectivity, misplaced starts and goals, success."""
+    """Draw bars for each method and stage: false edges, connectivity, misplaced starts and goals, success."""
     if not methods:
         raise sgm.SGMError("no method was evaluated")
     states = [name for name in STAGES if any(name in known for known in methods.values())]
@@ -298,7 +298,7 @@ def draw_reasons(path: Path, methods: Mapping[str, Mapping[str, Pooled]]) -> Non
     titles = (
         f"false edges, %\nover {FALSE:g} m long",
         "connected, %\nof nodes, largest component",
-        f"misplaced, %\ntaken to be over {FALSE:g} m away",
+        f"misplaced, %\nnearest node over {FALSE:g} m away",
         "success, %\nwith 95 % interval",
     )
     for axes, title in zip(panels, titles, strict=True):
@@ -316,7 +316,7 @@ def draw_reasons(path: Path, methods: Mapping[str, Mapping[str, Pooled]]) -> Non
 
 
 def _places(row: int, names: Sequence[str]) -> list[tuple[str, float, float]]:
-    """Name, place and height of each bar of a method."""
+    """Name, position and height of each bar of a method."""
     height = 0.8 / len(names)
     return [(name, row - 0.4 + height * (number + 0.5), height) for number, name in enumerate(names)]
 
@@ -330,7 +330,7 @@ def _draw_bar(
     name: str,
     interval: tuple[float, float] | None = None,
 ) -> None:
-    """A horizontal bar with its interval and its number, percent, if the share is known."""
+    """Draw a horizontal bar with its interval and its number, percent, if the share is known."""
     if share is None:
         return
     axes.barh(place, 100 * share, 0.9 * height, color=colour, label=name)
@@ -342,19 +342,19 @@ def _draw_bar(
 
 
 def _draw_tick(axes: Any, place: float, height: float, value: paper.Quoted | None, colour: str, name: str) -> None:
-    """A line across a bar at a number of percent, if there is one."""
+    """Draw a line across a bar at a number of percent, if there is one."""
     if value is not None:
         look = {"color": colour, "linewidth": 2.2, "zorder": 4, "solid_capstyle": "butt", "label": name}
         axes.plot([value.value] * 2, [place - 0.45 * height, place + 0.45 * height], **look)
 
 
 def draw_similarity(path: Path, layout: Layout, data: Mapping[str, Any]) -> None:
-    """An image and its place; beside it those that pass the perceptual and those that pass the two-way check.
+    """Draw a reference image and its pose, with the images that pass the perceptual and the two-way check.
 
     Args:
-        path: of the figure.
-        layout: of the rooms.
-        data: of images.npz: "reference", "reference_pose" and, for "perceptual" and "two-way" each, "_images",
+        path: file of the figure.
+        layout: layout of the rooms.
+        data: arrays of images.npz: "reference", "reference_pose" and, for "perceptual" and "two-way" each, "_images",
             "_poses", "_apart" (m), "_turned" (degrees) and "_passed" (all, false ones).
     """
     checks = [name for name in ("perceptual", "two-way") if f"{name}_images" in data]
@@ -375,7 +375,7 @@ def draw_similarity(path: Path, layout: Layout, data: Mapping[str, Any]) -> None
 
 
 def _draw_matches(part: Any, name: str, data: Mapping[str, Any]) -> None:
-    """Up to twelve images, the false ones framed."""
+    """Draw up to twelve images, with the false ones framed."""
     passed, false = (int(number) for number in data[f"{name}_passed"])
     part.suptitle(f"pass the {name} check: {passed:,}, of which {false:,} false", fontsize=12, y=0.985)
     shape = {"left": 0.02, "right": 0.98, "top": 0.885, "bottom": 0.01, "wspace": 0.1, "hspace": 0.22}

@@ -1,4 +1,4 @@
-"""What is true of a memory of the SafetyGym benchmark, by the poses of its nodes."""
+"""Ground truth about a memory of the SafetyGym benchmark, from the true poses of its nodes."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import sgm
 from sgm.benchmarks.base import Piece, Row
 from sgm.benchmarks.ground_truth import edge_lengths, largest_component, share_over
 
-FALSE = 1.2  # metres beyond which a pair that is taken for near, or an edge, is false
+FALSE = 1.2  # metres above which an edge, or a pair that passes a check, is false
 
 
 def facts(piece: Piece, memory: sgm.SparseGraphicalMemory) -> Row:
-    """The shares of false edges, and of tasks whose start or goal is nearest to a node elsewhere; what is connected."""
+    """Shares of false edges and of misplaced starts and goals, and the sizes of connected components."""
     poses, edges = memory.attributes["pose"], memory.edges()
     lengths = edge_lengths(edges, poses)
-    # Not the memory's own distance: it ends at MaxDist, beyond which all nodes would be equally far.
+    # Not the memory's own distance, which is capped at MaxDist: all nodes beyond it would be equally far.
     distance = piece.networks.distance.unlimited()
     starts, goals = (piece.env.see(ends) for ends in (piece.tasks.starts, piece.tasks.goals))
     first = distance(distance.embed(starts), memory.embeddings).argmin(axis=1)
@@ -32,7 +32,7 @@ def facts(piece: Piece, memory: sgm.SparseGraphicalMemory) -> Row:
 
 
 def true_component(nodes: int, edges: sgm.Edges, lengths: NDArray[np.float64]) -> int:
-    """Nodes of the largest strongly connected component without false edges: what a perfect cleanup would leave."""
+    """Size of the largest strongly connected component without false edges, the result of a perfect cleanup."""
     true = lengths <= FALSE
     return int(largest_component(nodes, edges.source[true], edges.target[true]).sum())
 

@@ -1,4 +1,4 @@
-"""The networks of the SafetyGym benchmark: train them on random exploration, judge them."""
+"""Networks of the SafetyGym benchmark: train them on random exploration, and measure their quality."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from .ground_truth import FALSE
 if TYPE_CHECKING:
     from sgm.envs.safety.env import Rollouts
 
-HELD_OUT = 10  # rollouts the distance is judged on
+HELD_OUT = 10  # held-out rollouts on which the distance is measured
 NEAR, HEADING = 0.5, 45.0  # metres and degrees within which a pair is near
 
 
 class Networks(NamedTuple):
-    """What was learned from random exploration."""
+    """Networks trained on random exploration."""
 
     distance: Any
     features: Any
@@ -30,7 +30,7 @@ class Networks(NamedTuple):
 
 
 def learn(piece: Piece) -> Networks:
-    """The networks of a piece, trained now or before, or those that come with the package."""
+    """Networks of a piece: loaded, trained if missing, or those shipped with the package."""
     folder = piece.folder / "networks"
     found = Networks(*learn_once(piece, folder, _kinds(), _train))
     judge_once(piece, folder, lambda: judge(found, explore(piece, Purpose.HELD_OUT, HELD_OUT)))
@@ -38,7 +38,7 @@ def learn(piece: Piece) -> Networks:
 
 
 def explore(piece: Piece, purpose: Purpose, most: int | None = None) -> Rollouts:
-    """Random exploration of as many episodes as the settings say, or `most`."""
+    """Explore at random, for as many episodes as the settings say, or `most`."""
     from sgm.envs.safety import env
 
     episodes, steps = piece.settings.rollouts, piece.settings.rollout_steps
@@ -48,7 +48,7 @@ def explore(piece: Piece, purpose: Purpose, most: int | None = None) -> Rollouts
 
 
 def _kinds() -> dict[str, Any]:
-    """The classes of the networks by name."""
+    """Classes of the networks by name."""
     from sgm.controllers.proprioceptive import ProprioceptiveController
     from sgm.distances.bilinear import BilinearDistance
     from sgm.distances.vae import VAEFeatures
@@ -57,7 +57,7 @@ def _kinds() -> dict[str, Any]:
 
 
 def _train(piece: Piece, folder: Path) -> None:
-    """Train what is not there yet."""
+    """Train the networks that are missing."""
     from sgm.controllers.proprioceptive import ProprioceptiveConfig, train_controller
     from sgm.distances.bilinear import BilinearConfig, train_bilinear
     from sgm.distances.vae import VAEConfig, train_vae
@@ -84,7 +84,7 @@ def _config(kind: Any, iterations: int | None) -> Any:
 
 
 def judge(found: Networks, held: Rollouts) -> dict[str, Any]:
-    """How good the distance is, on rollouts that it was not trained on."""
+    """Measure the quality of the distance on held-out rollouts."""
     from sgm.distances.precision import evaluate_distance
 
     poses = held.odometry[..., :3] * np.array([1, 1, 180 / np.pi])

@@ -1,4 +1,4 @@
-"""The report of a SafetyGym run."""
+"""Report of a SafetyGym run."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ from .settings import METHODS
 from .tables import memory_table, ordered, success_table, threshold_table
 
 _SUCCESS_NOTE = (
-    "Success, the mean over seeds and, of several, its standard error; below it the Wilson 95 % interval over "
-    "the pooled episodes of all seeds, and successes of episodes. All methods meet the same starts and goals. Paper: "
-    "Emmons et al., NeurIPS 2020, success without and with 1,000,000 steps of cleanup; it does not say what its ± is, "
-    "and released neither code nor weights nor rooms of this benchmark: numbers to compare with, not to reproduce to "
-    "the digit. Its SGM merges by both criteria, its ablation names two-way alone. Policy: when cleanup removes an "
-    "edge; first-failure is the paper's. Agent: plain forgets what failed, persistent avoids it for the rest of the "
+    "Success: mean over seeds and, for several seeds, its standard error; below it the Wilson 95 % interval over the "
+    "pooled episodes of all seeds, and successes / episodes. All methods have the same starts and goals. Paper: Emmons "
+    "et al., NeurIPS 2020, success without and with 1,000,000 steps of cleanup. The paper does not define its ±, and "
+    "code, weights and rooms of its benchmark were not released, so its numbers can be compared but not reproduced "
+    "exactly. Its SGM merges by both criteria, its ablation lists two-way alone. Policy: when cleanup removes an edge; "
+    "first-failure is the paper's. Agent: plain forgets failed edges, persistent avoids them for the rest of the "
     "episode."
 )
 _MEMORY_NOTE = (
-    "Means over seeds, without (w/o) and with (w/) cleanup. False: the share of edges that join places over "
-    f"{FALSE:g} m apart. Connected: the share of nodes in the largest strongly connected component; but for false: "
-    "without the false edges, before cleanup, which is the best that cleanup can do. Wrong starts and "
-    f"goals: the share of those whose nearest node by the learned distance was seen over {FALSE:g} m away."
+    "Means over seeds, without (w/o) and with (w/) cleanup. False: share of edges between places over "
+    f"{FALSE:g} m apart. Connected: share of nodes in the largest strongly connected component; but for false: "
+    "before cleanup without the false edges, the best possible result of cleanup. Wrong starts and "
+    f"goals: share of starts and goals whose nearest node by the learned distance is over {FALSE:g} m away."
 )
 _THRESHOLD_NOTE = (
-    "Chosen by node count and connectivity from the buffer alone, the same way for every criterion; no outcome of "
-    "navigation was used. Order: 0 is that of the buffer, others were drawn because the count jumped over its "
+    "Chosen by node count and connectivity from the buffer alone, in the same way for every criterion; navigation "
+    "results were not used. Order: 0 is the order of the buffer; others were drawn because the count jumped over its "
     "target or the graph was not connected. Off target: the closest count that was found."
 )
-_CALIBRATION_NOTE = "c and T scale exp(−(f − c) / T) to steps; the medians are those of the calibration."
+_CALIBRATION_NOTE = "c and T scale exp(−(f − c) / T) to steps; the medians are from the calibration."
 
 
 def report(run: RunFolder) -> list[Section]:
-    """The sections of the page."""
+    """Sections of the report page."""
     run.require("layout", "policy", "agent")
     run = run._replace(results={**run.results, "rows": ordered(run.rows)})
     quality, settings = (
@@ -64,13 +64,13 @@ def report(run: RunFolder) -> list[Section]:
 
 
 def console(rows: Sequence[Row]) -> list[Table]:
-    """Success, and what the memories are."""
+    """Tables of success and of the memories."""
     rows = ordered(rows)
     return [success_table(rows), memory_table(rows)]
 
 
 def _success(rows: Sequence[Row]) -> list[Table]:
-    """A table for each agent."""
+    """Table of success for each agent."""
     agents = dict.fromkeys(row["agent"] for row in rows)
     return [
         success_table([row for row in rows if row["agent"] == agent], f"{agent.capitalize()} agent") for agent in agents

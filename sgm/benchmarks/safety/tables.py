@@ -1,4 +1,4 @@
-"""The tables that only SafetyGym has: the paper's ablation, memories and thresholds."""
+"""Tables of the SafetyGym benchmark: the paper's ablation, memories and thresholds."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ordered(rows: Iterable[Row]) -> list[Row]:
 
 
 def success_table(rows: Iterable[Row], title: str = "") -> Table:
-    """The paper's ablation: success without and with cleanup, the paper's beside it."""
+    """Table of the paper's ablation: success without and with cleanup, beside the paper's."""
     columns: dict[str, Callable[[list[Pooled]], Cell | str]] = {
         "Seeds": lambda items: str(tables.last_stages(items)[-1].seeds),
         "W/o cleanup": lambda items: _success(stage(items, "initial")),
@@ -45,7 +45,7 @@ def _quoted(items: Sequence[Pooled], with_cleanup: int) -> str:
 
 
 def _success(item: Pooled | None) -> Cell:
-    """Mean over seeds, its standard error if there are several, the interval of all episodes, and what was counted."""
+    """Cell with the mean over seeds ± standard error, the interval over all episodes, and successes / episodes."""
     if item is None:
         return Cell(NONE)
     pooled, mean = tables.success_cell(item), tables.seeds_text(item)
@@ -53,11 +53,11 @@ def _success(item: Pooled | None) -> Cell:
 
 
 def memory_table(rows: Sequence[Row]) -> Table:
-    """What the memories are before and after cleanup, the means over seeds; they are the same for all agents."""
+    """Table of the memories before and after cleanup, means over seeds; they are the same for all agents."""
     pooled = tables.pool(row for row in rows if row["agent"] == rows[0]["agent"])
 
     def at(phase: str, text: Callable[[Pooled], str]) -> Callable[[list[Pooled]], str]:
-        """A text about the stage of a phase; "last" is the last that there is."""
+        """Make a column that shows the stage of a phase; "last" is the last available stage."""
         return lambda items: text(item) if (item := _stage(items, phase)) else NONE
 
     columns = {
@@ -81,7 +81,7 @@ def _stage(items: Sequence[Pooled], phase: str) -> Pooled | None:
 
 
 def _cleanup_seconds(items: Sequence[Pooled]) -> str:
-    """Wall time of the whole cleanup, mean over the seeds that went through it: every row has that of its own stage."""
+    """Wall-clock time of the whole cleanup, the sum over stages, mean over the seeds that finished it."""
     after = stage(items, "cleaned")
     if after is None:
         return NONE
@@ -91,7 +91,7 @@ def _cleanup_seconds(items: Sequence[Pooled]) -> str:
 
 
 def threshold_table(choices: Mapping[str, Mapping[str, Any] | None]) -> Table:
-    """The thresholds that node count and connectivity chose, by layout, seed and method."""
+    """Table of the thresholds chosen by node count and connectivity, by layout, seed and method."""
     heads = ["Run", "Method", "Threshold", "Value", "τ_p beside", "Nodes asked", "Nodes", "Edges", "Largest component"]
     lines = []
     for name, choice in choices.items():

@@ -1,1 +1,1 @@
-"""When does sparsity pay? The same worlds with buffers of every size, dense and sparse."""
+"""The sweep: dense and sparse memories of the same worlds, built from buffers of many sizes."""

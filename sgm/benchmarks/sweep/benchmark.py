@@ -1,4 +1,4 @@
-"""When does sparsity pay? Success against the number of observations, the merging criterion and the cleanup."""
+"""The sweep: success by number of observations, merging criterion and cleanup, to find when sparsity pays off."""
 
 from __future__ import annotations
 
@@ -19,40 +19,43 @@ from .worlds import KINDS, World, read_build
 
 
 def build(piece: Piece, method: str) -> sgm.SparseGraphicalMemory:
-    """The memory of a method."""
+    """Build the memory of a method."""
     world: World = piece.world
     return world.build(method)
 
 
 def declined(piece: Piece, method: str) -> str:
-    """Why a method is left out of a piece."""
+    """Reason why a method is left out of a piece; empty if it is run."""
     most = piece.settings.largest_dense
     if method in DENSE and piece.numbers["size"] > most:
-        return f"dense memories end at {most:,} nodes (--largest-dense)"
+        return f"dense memories are limited to {most:,} nodes (--largest-dense)"
     if method in DENSE and method != "dense" and piece.numbers["world"] != "point":
-        return "it is there for PointEnv only"
+        return "it is available in PointEnv only"
     if method == "verified" and piece.numbers["world"] != "safety":
-        return "it needs an exploration with odometry, as SafetyGym's"
+        return "it needs odometry, which only SafetyGym has"
     return ""
 
 
 def check(settings: SweepSettings) -> None:
-    """Every robot must have taken as many steps when success is evaluated, or the next stage would depend on it."""
+    """Raise InputError unless all robots have taken equally many steps at every evaluation.
+
+    Otherwise the next stage of the cleanup would depend on the evaluation.
+    """
     for steps in settings.schedule:
         if steps % settings.robots:
             raise sgm.InputError(
-                f"{steps:,} cleanup steps of {settings.robots} robots: give --cleanup-steps and --checkpoints that are "
-                "multiples of --robots"
+                f"{steps:,} cleanup steps with {settings.robots} robots: give --cleanup-steps and --checkpoints that "
+                "are multiples of --robots"
             )
 
 
 def cleanup_env(piece: Piece) -> Any:
-    """That of the benchmark."""
+    """Make the cleanup environment of the world's benchmark."""
     return piece.world.inner.cleanup_env
 
 
 def summary(out: Path, folders: Sequence[Path]) -> Row:
-    """How long each memory took to build, s."""
+    """Building time of each memory, s."""
     found = {}
     for folder in folders:
         for method in METHODS:
@@ -62,12 +65,12 @@ def summary(out: Path, folders: Sequence[Path]) -> Row:
 
 
 def floor(piece: Piece) -> Any:
-    """That of the benchmark."""
+    """Walls, as in the world's benchmark."""
     return piece.world.inner.benchmark.shown.floor(piece.world.inner)
 
 
 def view(piece: Piece, env: Any) -> Any:
-    """That of the benchmark."""
+    """Positions and images of robots, as in the world's benchmark."""
     return piece.world.inner.benchmark.shown.view(piece.world.inner, env)
 
 
@@ -82,11 +85,11 @@ _LABELS = {
 BENCHMARK = Benchmark(
     name="sweep",
     label="Sweep",
-    title="when does sparsity pay: dense and sparse memories of buffers of every size",
+    title="when sparsity pays off: dense and sparse memories from buffers of many sizes",
     description="Build dense and sparse memories from more and more observations in PointEnv, SafetyGym and OGBench's "
-    "giant point maze, clean them up, and evaluate them on the way. Writes results.json, memories, weights, figures "
-    "and report.html. The whole of it takes hours; --worlds, --sizes, --methods and --seeds choose a part, and parts "
-    "in one folder make up the whole. A run that was interrupted resumes when the same command is given again.",
+    "giant point maze, and evaluate them before, during and after cleanup. Writes results.json, memories, weights, "
+    "figures and report.html. A full run takes hours; --worlds, --sizes, --methods and --seeds select a part, and "
+    "parts in one folder are combined. An interrupted run resumes when the same command is given again.",
     settings=SweepSettings,
     quick=QUICK,
     methods={name: Method(_LABELS.get(name, name), build=partial(build, method=name)) for name in METHODS},

@@ -1,4 +1,4 @@
-"""The figures of a sweep."""
+"""Figures of a sweep."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LOOKS = {
 
 
 def figures(world: str, rows: Sequence[Row], builds: Mapping[str, float]) -> list[Figure]:
-    """Steps to 95 % against the size of the buffer; success against seconds; success and cost."""
+    """Figures: steps to 95 % against buffer size, success against seconds, Pareto front of success and cost."""
     found = []
     for policy in dict.fromkeys(row["policy"] for row in rows):
         for agent in dict.fromkeys(row["agent"] for row in rows):
@@ -44,25 +44,24 @@ def figures(world: str, rows: Sequence[Row], builds: Mapping[str, float]) -> lis
             )
             who = f"{policy} cleanup, {agent} agent."
             caption = (
-                f"Cleanup steps until {GOOD:.0%} of the episodes succeed, against the observations that the memory was "
-                f"built from: the median of the seeds, and from the fewest to the most; {who} In the shaded band: "
-                "never, as far as it was cleaned up."
+                f"Cleanup steps until {GOOD:.0%} of the episodes succeed, against the number of observations: median "
+                f"and range over seeds; {who} Shaded band: not reached during the cleanup that was run."
             )
             found.append(Figure(f"steps-{name}", caption, partial(draw_steps, groups=groups)))
-            seconds = f"Success against the wall-clock of building and cleaning up, by observations; {who} "
+            seconds = f"Success against wall-clock seconds of building and cleanup, by number of observations; {who} "
             band = page.band([item for items in groups.values() for item in items])
             draw = partial(draw_seconds, groups=groups, builds=builds)
             found.append(Figure(f"seconds-{name}", seconds + band, draw, wide=len({size for size, _ in groups}) > 1))
             front = (
-                f"Success and what it costs: every memory at every stage; {who} The line is the front: nothing is at "
-                "least as good and cheaper."
+                f"Success and cost of every memory at every stage; {who} The line is the Pareto front: no other point "
+                "is cheaper and at least as good."
             )
             found.append(Figure(f"front-{name}", front, partial(draw_front, groups=groups, builds=builds)))
     return found
 
 
 def _groups(rows: Sequence[Row]) -> dict[tuple[int, str], list[Pooled]]:
-    """The stages by size and method."""
+    """Stages by size and method."""
     pooled = tables.by_group(tables.pool(rows))
     return {(items[0].rows[0]["size"], group.method): items for group, items in pooled.items()}
 
@@ -73,7 +72,7 @@ def _methods(groups: Mapping[tuple[int, str], Any]) -> list[str]:
 
 
 def draw_steps(path: Path, groups: Mapping[tuple[int, str], list[Pooled]]) -> None:
-    """One line a method."""
+    """Draw steps to 95 % success against observations, one line for each method."""
     figure, axes = plots.pyplot().subplots(figsize=(6.4, 4.2))
     longest = max(items[-1].cleanup_steps for items in groups.values())
     floor, never = 500, max(longest, 1_000) * 2.2
@@ -81,7 +80,7 @@ def draw_steps(path: Path, groups: Mapping[tuple[int, str], list[Pooled]]) -> No
     for number, method in enumerate(methods):
         sizes = sorted(size for size, name in groups if name == method)
         seeds = [np.clip(steps_by_seed(groups[size, method], GOOD), floor, never) for size in sizes]
-        shift = 1.018 ** (number - (len(methods) - 1) / 2)  # lines that coincide stay visible
+        shift = 1.018 ** (number - (len(methods) - 1) / 2)  # keeps coinciding lines visible
         colour, marker = LOOKS[method]
         label = groups[sizes[0], method][0].group.label
         middle = [float(steps[(len(steps) - 1) // 2]) * shift for steps in seeds]
@@ -106,7 +105,7 @@ def draw_steps(path: Path, groups: Mapping[tuple[int, str], list[Pooled]]) -> No
 
 
 def draw_seconds(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], builds: Mapping[str, float]) -> None:
-    """A panel a size."""
+    """Draw success against seconds, one panel for each size."""
     sizes = sorted({size for size, _ in groups})
     columns = min(len(sizes), 3)
     lines = -(-len(sizes) // columns)
@@ -141,14 +140,14 @@ def draw_seconds(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], bui
 
 
 def _in_seconds(axes: Any) -> None:
-    """A logarithmic axis with plain numbers at 1, 2 and 5 of each power of ten."""
+    """Make the horizontal axis logarithmic, with plain numbers at 1, 2 and 5 times powers of ten."""
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_minor_formatter(lambda value, _: f"{value:g}" if f"{value:e}"[0] in "25" else "")
 
 
 def draw_front(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], builds: Mapping[str, float]) -> None:
-    """Every memory at every stage, and the front."""
+    """Draw every memory at every stage, and the Pareto front."""
     figure, axes = plots.pyplot().subplots(figsize=(6.4, 4.2))
     every = []
     for method in _methods(groups):
@@ -179,7 +178,7 @@ def draw_front(path: Path, groups: Mapping[tuple[int, str], list[Pooled]], build
 
 
 def pareto(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Those of (cost, success) that no other is as cheap as and better than, by cost."""
+    """Pareto front of (cost, success) points, ordered by cost."""
     front: list[tuple[float, float]] = []
     for cost, success in sorted(points, key=lambda point: (point[0], -point[1])):
         if not front or success > front[-1][1]:

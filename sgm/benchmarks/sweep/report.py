@@ -1,4 +1,4 @@
-"""The report of a sweep."""
+"""Report of a sweep."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from .figures import figures
 from .settings import METHODS, POLICIES, WORLDS
 
 TITLES = {"point": "PointEnv", "safety": "SafetyGym", "giant": "OGBench's giant point maze"}
-SUBJECTS = ("both", "two-way", "consolidated", "verified")  # what is compared with all others
-FROM = 20_000  # cleanup steps from which on it is counted who leads
+SUBJECTS = ("both", "two-way", "consolidated", "verified")  # methods that are compared with all others
+FROM = 20_000  # cleanup steps from which on wins and losses are counted
 _NOTE = (
     "Success in percent, all seeds pooled; below it the Wilson 95 % interval. Steps to 95 %: the fewest cleanup steps "
-    "after which at least 95 % of the episodes succeeded; – if none of the stages did."
+    "after which at least 95 % of the episodes succeeded; – if no stage reached it."
 )
 _COST_NOTE = (
-    "Means over seeds, before cleanup but for the last column. False: the share of edges whose true way is too long "
-    "for the controller, or leads through a wall. Connected: the share of nodes in the largest strongly connected "
-    "component. Plan: the ways from all nodes to a goal. Seconds are wall-clock, of building alone and of building and "
-    "all of the cleanup."
+    "Means over seeds, before cleanup except in the last column. False: share of edges whose true path is too long for "
+    "the controller, or which cross a wall. Connected: share of nodes in the largest strongly connected component. "
+    "Plan: shortest paths from all nodes to one goal. Seconds are wall-clock, of building alone, and of building and "
+    "the whole cleanup."
 )
 
 
 def report(run: RunFolder) -> list[Section]:
-    """The sections of the page."""
+    """Sections of the report page."""
     run.require("world", "size", "policy", "agent")
     run = run._replace(results={**run.results, "rows": ordered(run.rows)})
     builds = run.checked("build_seconds", Each(TEXT, NUMBER))
@@ -49,7 +49,7 @@ def report(run: RunFolder) -> list[Section]:
 
 
 def _compared(world: str, rows: Sequence[Row]) -> list[Section]:
-    """Each sparse memory of the paper, and the consolidated one, against all others."""
+    """Sections that compare each sparse memory of the paper, and the consolidated ones, with all others."""
     sections = []
     names = {item.group.method: item.group.label for item in tables.pool(rows)}
     for chosen in [method for method in SUBJECTS if method in names]:
@@ -59,7 +59,7 @@ def _compared(world: str, rows: Sequence[Row]) -> list[Section]:
             who = names[chosen]
             verdicts = [text for other in others if (text := _verdict(rows, chosen, other, names[other]))]
             counted = (
-                f"From {FROM:,} cleanup steps on, over sizes, policies, agents and stages, some of them of one memory"
+                f"From {FROM:,} cleanup steps on, counted over sizes, policies, agents and stages (not independent)"
             )
             said = [Note(f"{counted}: {'; '.join(verdicts)}.")] if verdicts else []
             parts: list[Part] = [*said, table, Note(comparisons.note(who))]
@@ -68,25 +68,25 @@ def _compared(world: str, rows: Sequence[Row]) -> list[Section]:
 
 
 def _verdict(rows: Sequence[Row], chosen: str, other: str, name: str) -> str:
-    """How often a method leads, ties and loses against another; empty if there is nothing to count."""
+    """Wins, ties and losses of a method against another, as text; empty if there is nothing to count."""
     leads, ties, loses = comparisons.tally(rows, chosen, other, FROM)
     if not leads + ties + loses:
         return ""
-    return f"against {name} it leads {leads} times, ties {ties} and loses {loses}"
+    return f"against {name} {leads} wins, {ties} ties and {loses} losses"
 
 
 def _left_out(run: RunFolder, rows: Sequence[Row]) -> str:
-    """What is said of dense memories that were too large to be run; nothing if all were run."""
+    """Sentence about dense memories that were too large to run; empty if all were run."""
     most = run.checked("settings", {"largest_dense": COUNT}).get("largest_dense")
     larger = sorted({row["size"] for row in rows if most is not None and row["size"] > most})
     if not larger:
         return ""
     sizes = ", ".join(f"{size:,}" for size in larger)
-    return f" Dense memories of {sizes} observations were left out: they end at {most:,} nodes (--largest-dense)."
+    return f" Dense memories of {sizes} observations were left out: the limit is {most:,} nodes (--largest-dense)."
 
 
 def console(rows: Sequence[Row]) -> list[Table]:
-    """Success by size, method and cleanup."""
+    """Table of success by size, method and cleanup."""
     return [success_table(ordered(rows))]
 
 
@@ -102,7 +102,7 @@ def ordered(rows: Sequence[Row]) -> list[Row]:
 
 
 def success_table(rows: Sequence[Row]) -> Table:
-    """A line for each size and method, a column for each stage."""
+    """Table of success with a line for each size and method, and a column for each stage."""
     groups = tables.by_group(tables.pool(rows))
     stages = sorted({item.cleanup_steps for items in groups.values() for item in items})
 
@@ -119,7 +119,7 @@ def success_table(rows: Sequence[Row]) -> Table:
 
 
 def cost_table(rows: Sequence[Row], builds: dict[str, float]) -> Table:
-    """What the memories are, and what they cost; the same for all agents."""
+    """Table of the size, quality and cost of memories, which are the same for all agents."""
     agent = rows[0]["agent"]
     groups: dict[Group, list[Pooled]] = tables.by_group(tables.pool(row for row in rows if row["agent"] == agent))
 

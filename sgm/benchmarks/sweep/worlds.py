@@ -1,4 +1,4 @@
-"""The worlds of the sweep. Each lets its own benchmark make networks, environments and tasks, and builds memories."""
+"""Worlds of the sweep: networks, environments and tasks come from the world's benchmark, memories are built here."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ from sgm.navigation import agents, verify
 
 from .settings import DENSE, WIDER, SweepSettings
 
-PLANS = 20  # goals that the time of a plan is the median of
-DRIFT = 0.1  # of the odometry in safety, as a share of the way; it has none, and `verify` advises this
-DENSEST = 0.9  # of the observations are nodes of a sparse memory, at most
+PLANS = 20  # goals over which the median planning time is taken
+DRIFT = 0.1  # of the odometry in safety, as a share of the path; it has no drift, and `verify` advises this value
+DENSEST = 0.9  # largest number of nodes of a sparse memory, as a share of the observations
 
 
 class World:
-    """What the sweep needs of a benchmark, for one piece of the sweep.
+    """Adapter between the sweep and a benchmark, for one piece of the sweep.
 
     Attributes:
-        benchmark: its name.
-        outer: the piece of the sweep.
-        inner: a piece of the benchmark, whose folder, and so its networks, all sizes share.
+        benchmark: name of the benchmark.
+        outer: piece of the sweep.
+        inner: piece of the benchmark; all sizes share its folder, and so its networks.
     """
 
     benchmark: ClassVar[str]
 
     def __init__(self, piece: Piece, size: int | None = None) -> None:
-        """Prepare the piece of the benchmark, for so many observations if not as many as the piece says."""
+        """Prepare the piece of the benchmark, with `size` observations or as many as the piece says."""
         self.outer, self.size = piece, int(piece.numbers["size"]) if size is None else size
         numbers = {**self.numbers(), "seed": piece.numbers["seed"]}
         out = piece.out / "networks" / piece.numbers["world"]
@@ -48,19 +48,19 @@ class World:
         self.inner = Piece(self.declared(), self.settings(piece.settings), numbers, out, **how)
 
     def declared(self) -> Benchmark:
-        """The benchmark."""
+        """Declaration of the benchmark."""
         return load(self.benchmark)
 
     def numbers(self) -> dict[str, int | str]:
-        """What the benchmark tells pieces apart by, besides the seed."""
+        """Axes of the benchmark besides the seed, with their values."""
         return {}
 
     def settings(self, asked: SweepSettings) -> Any:
-        """The settings of the benchmark."""
+        """Settings of the benchmark."""
         raise NotImplementedError
 
     def build(self, method: str) -> sgm.SparseGraphicalMemory:
-        """The memory of a method; how long it took is kept beside it."""
+        """Build the memory of a method, and store its building time."""
         begin = time.perf_counter()
         if method in DENSE:
             memory, known = self.all_observations(method)
@@ -71,7 +71,7 @@ class World:
         return memory
 
     def all_observations(self, method: str) -> tuple[sgm.SparseGraphicalMemory, float]:
-        """The memory of a dense method, and the seconds that what it was made from had taken before."""
+        """Memory of a dense method, and the seconds that the shared dense memory had taken before."""
         known = self.outer.folder / "dense" / "built.sgm"
         if method == "dense" or not known.exists():
             return self.successors(self.dense(), method), 0.0
@@ -79,40 +79,40 @@ class World:
         return self.successors(self.outer.load(known), method), seconds
 
     def dense(self) -> sgm.SparseGraphicalMemory:
-        """The memory of all observations."""
+        """Build the memory of all observations."""
         raise NotImplementedError
 
     def successors(self, memory: sgm.SparseGraphicalMemory, method: str) -> sgm.SparseGraphicalMemory:
-        """The dense memory with the successors of a dense method."""
+        """Give a dense memory the successors of a dense method."""
         return memory
 
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
-        """The memory of a merging criterion."""
+        """Build the memory of a merging criterion."""
         raise NotImplementedError
 
     def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
-        """The agent of this name over a memory."""
+        """Make the agent with this name."""
         raise NotImplementedError
 
     def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
-        """The share of edges that no controller can go along."""
+        """Share of edges that no controller can follow."""
         raise NotImplementedError
 
     def agents(self) -> Sequence[str]:
-        """Who is evaluated."""
+        """Names of the agents to evaluate."""
         return ("plain",)
 
     def nodes(self) -> int:
-        """How many nodes a sparse memory has, about."""
+        """Approximate number of nodes of a sparse memory."""
         return min(self.outer.settings.nodes, round(DENSEST * self.size))
 
     def facts(self, memory: sgm.SparseGraphicalMemory) -> Row:
-        """What a row says of a memory."""
+        """Fields of a row about a memory: ground truth and planning time."""
         return {"false_edges": self.false_edges(memory), "bytes": memory.nbytes, "plan_seconds": plan_seconds(memory)}
 
 
 def merging(method: str) -> dict[str, Any]:
-    """How `sgm.choose_threshold` merges for a method."""
+    """Merging arguments of `sgm.choose_threshold` for a method."""
     special: dict[str, dict[str, Any]] = {
         "both": {"tau_p": "auto"},
         "consolidated": {"consolidate": True},
@@ -124,7 +124,7 @@ def merging(method: str) -> dict[str, Any]:
 
 
 def plan_seconds(memory: sgm.SparseGraphicalMemory) -> float:
-    """Median time of a search for the ways from all nodes to one, s."""
+    """Median time of a search for the shortest paths from all nodes to one node, s."""
     prices = memory.prices()
     goals = np.random.default_rng(0).choice(len(memory), min(PLANS, len(memory)), replace=False)
     found = []
@@ -136,13 +136,13 @@ def plan_seconds(memory: sgm.SparseGraphicalMemory) -> float:
 
 
 class PointWorld(World):
-    """PointEnv. "both" and "consolidated" have the paper's thresholds, others keep as many nodes of a sample."""
+    """PointEnv. "both" and "consolidated" use the paper's thresholds, the others keep as many nodes of a sample."""
 
     benchmark = "point"
-    false = 15.0  # steps of the true way beyond which an edge is false: no controller of the benchmark goes so far
+    false = 15.0  # steps of the true path above which an edge is false: beyond the range of the benchmark's controllers
 
     def settings(self, asked: SweepSettings) -> Any:
-        """The paper's, with a buffer of this size."""
+        """The paper's settings with a buffer of this size."""
         from sgm.benchmarks.point.settings import PointSettings
 
         return PointSettings(
@@ -150,7 +150,7 @@ class PointWorld(World):
         )
 
     def dense(self) -> sgm.SparseGraphicalMemory:
-        """SoRB's, after its k-nearest filter."""
+        """Build SoRB's memory, after its k-nearest filter."""
         from sgm.benchmarks.point import benchmark as point
 
         memory = point.build_sorb(self.inner)
@@ -158,7 +158,7 @@ class PointWorld(World):
         return memory
 
     def successors(self, memory: sgm.SparseGraphicalMemory, method: str) -> sgm.SparseGraphicalMemory:
-        """More of them, or those of the authors' code."""
+        """Keep more successors, or those of the authors' code."""
         from sgm.benchmarks.point import benchmark as point
 
         if method == "wider":
@@ -168,7 +168,7 @@ class PointWorld(World):
         return memory
 
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
-        """SGM's, after its k-nearest filter."""
+        """Build SGM's memory, after its k-nearest filter."""
         if method == "both":
             return self.paper()
         if method == "consolidated":
@@ -184,7 +184,7 @@ class PointWorld(World):
         return memory
 
     def paper(self, consolidated: bool = False) -> sgm.SparseGraphicalMemory:
-        """With the paper's thresholds."""
+        """Build a memory with the paper's thresholds."""
         from sgm.benchmarks.point import benchmark as point
 
         memory = point.build_sgm(self.inner)
@@ -195,7 +195,7 @@ class PointWorld(World):
         return memory
 
     def choose(self, method: str, nodes: int) -> sgm.ThresholdChoice:
-        """About so many nodes by another criterion."""
+        """Choose the threshold of another criterion that gives about `nodes` nodes."""
         from sgm.benchmarks.point import benchmark as point
 
         observations, cells = self.inner.buffer
@@ -213,7 +213,7 @@ class PointWorld(World):
         return choice
 
     def threshold(self, method: str) -> dict[str, Any]:
-        """Of a criterion, the same at every size: a sample becomes as many nodes as with the paper's thresholds."""
+        """Threshold of a criterion for all sizes: it keeps as many nodes of a sample as the paper's thresholds."""
         path = self.inner.folder / f"{method}.json"
         if (found := read_object(path, {"tau_a": NUMBER, "tau_p": NUMBER})) is None:
             sample = PointWorld(self.outer, self.outer.settings.sample)
@@ -223,12 +223,12 @@ class PointWorld(World):
         return found
 
     def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
-        """SoRB's or SGM's."""
+        """Make SoRB's or SGM's agent."""
         make = agents.sorb if method in DENSE else agents.sgm
         return make(memory, self.inner.networks[1], clean=clean)
 
     def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
-        """By the true way through the maze."""
+        """Share of edges whose true path through the maze is too long."""
         edges, places = memory.edges(), memory.attributes["position"]
         return share_over(self.inner.env.maze.distance(places[edges.source], places[edges.target]), self.false)
 
@@ -239,18 +239,18 @@ class SafetyWorld(World):
     benchmark = "safety"
 
     def declared(self) -> Benchmark:
-        """The benchmark, but robots that clean up have rooms of their own, and stay where they are meanwhile."""
+        """The benchmark with a separate cleanup environment, whose robots stay in place during evaluations."""
         from sgm.benchmarks.safety import benchmark as safety
 
         robots = self.outer.settings.robots
         return dataclasses.replace(load(self.benchmark), cleanup_env=lambda piece: safety.make_env(piece, robots))
 
     def numbers(self) -> dict[str, int | str]:
-        """The rooms."""
+        """Number of the layout."""
         return {"layout": self.outer.settings.layout}
 
     def settings(self, asked: SweepSettings) -> Any:
-        """The benchmark's, with a buffer of this size."""
+        """The benchmark's settings with a buffer of this size."""
         from sgm.benchmarks.safety.settings import SafetySettings
 
         return SafetySettings(
@@ -266,7 +266,7 @@ class SafetyWorld(World):
         )
 
     def explored(self) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        """(n, 64, 64, 3) frames and (n, 6) odometry of the seed's exploration, in the random order of `order`."""
+        """(n, 64, 64, 3) frames and (n, 6) odometry of the seed's exploration, in the order of `order`."""
         folder = self.inner.folder
         frames, odometry = folder / "frames.npy", folder / "odometry.npy"
         if not odometry.exists():
@@ -279,7 +279,7 @@ class SafetyWorld(World):
         return np.load(frames, mmap_mode="r"), np.load(odometry)
 
     def embedded(self, distance: sgm.Distance) -> NDArray[np.float32]:
-        """(n, e) embeddings of `explored`, which all sizes of a seed share."""
+        """(n, e) embeddings of `explored`, shared by all sizes of a seed."""
         path = self.inner.folder / "embeddings.npy"
         if not path.exists():
             frames = self.explored()[0]
@@ -289,16 +289,16 @@ class SafetyWorld(World):
         return np.asarray(np.load(path))
 
     def order(self, total: int) -> NDArray[np.int64]:
-        """(n,) which observation of the exploration each one of `explored` is; of one size all seeds have their own."""
+        """(n,) random order in which `explored` holds the observations of the exploration, different for each seed."""
         return np.random.default_rng(self.inner.seed_for(Purpose.BUFFER)).permutation(total)
 
     def observations(self) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
-        """What memories are built from: the first of what was explored."""
+        """Observations from which memories are built: the first ones of `explored`."""
         frames, odometry = self.explored()
         return frames[: self.size], odometry[: self.size]
 
     def dense(self) -> sgm.SparseGraphicalMemory:
-        """ConSPTM's."""
+        """Build ConSPTM's memory."""
         from sgm.benchmarks.safety import benchmark as safety
 
         frames, odometry = self.observations()
@@ -307,7 +307,7 @@ class SafetyWorld(World):
         return memory
 
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
-        """With the threshold that gives the wanted number of nodes."""
+        """Build a memory with the threshold that gives about `self.nodes()` nodes."""
         from sgm.benchmarks.safety import benchmark as safety
 
         frames, odometry = self.observations()
@@ -326,7 +326,7 @@ class SafetyWorld(World):
         return self.verified(choice) if method == "verified" else choice.memory
 
     def verified(self, choice: sgm.ThresholdChoice) -> sgm.SparseGraphicalMemory:
-        """A memory without the edges that own motion speaks against; longer ones take their places and join parts."""
+        """Remove edges that contradict the odometry; longer edges replace them and join components."""
         odometry, seen = self.explored()[1], self.embedded(choice.memory.distance)
         order = self.order(len(seen))
         in_time = np.argsort(order)
@@ -338,20 +338,20 @@ class SafetyWorld(World):
         doubtful = found.posterior < 0.5
         memory = choice.memory.pruned(edges.source[doubtful], edges.target[doubtful])
         bridges = memory.bridge()
-        self.outer.say(f"{found!r}, which are left out; {bridges} beyond the k nearest join parts of the graph")
+        self.outer.say(f"{found!r}, which are left out; {bridges} beyond the k nearest join components of the graph")
         return memory
 
     def agents(self) -> Sequence[str]:
-        """Those that are asked for."""
+        """Names of the agents in the settings."""
         found: tuple[str, ...] = self.outer.settings.agents
         return found
 
     def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
-        """The benchmark's."""
+        """Make the benchmark's agent."""
         return self.inner.make_agent(method, memory, name=name, clean=clean)
 
     def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
-        """Over 1.2 m, as in the benchmark."""
+        """Share of edges over 1.2 m, as in the benchmark."""
         from sgm.benchmarks.ground_truth import edge_lengths
         from sgm.benchmarks.safety.ground_truth import FALSE
 
@@ -365,11 +365,11 @@ class GiantWorld(World):
     dataset = "pointmaze-giant-stitch-v0"
 
     def numbers(self) -> dict[str, int | str]:
-        """The dataset."""
+        """Name of the dataset."""
         return {"dataset": self.dataset}
 
     def settings(self, asked: SweepSettings) -> Any:
-        """The benchmark's, with a buffer of this size."""
+        """The benchmark's settings with a buffer of this size."""
         from sgm.benchmarks.ogbench.settings import OGBenchSettings
 
         return OGBenchSettings(
@@ -381,13 +381,13 @@ class GiantWorld(World):
         )
 
     def dense(self) -> sgm.SparseGraphicalMemory:
-        """All observations of the buffer."""
+        """Build a memory of all observations of the buffer."""
         from sgm.benchmarks.ogbench import benchmark as ogbench
 
         return ogbench.build_memory(self.inner, self.inner.buffer, self.inner.settings.max_dist)
 
     def sparse(self, method: str) -> sgm.SparseGraphicalMemory:
-        """With the threshold that gives the wanted number of nodes."""
+        """Build a memory with the threshold that gives about `self.nodes()` nodes."""
         settings = self.inner.settings
         return sgm.choose_threshold(
             self.inner.networks[0],
@@ -403,11 +403,11 @@ class GiantWorld(World):
         ).memory
 
     def agent(self, method: str, memory: Any, name: str, clean: bool) -> Any:
-        """SGM's, for the dense memory too: what differs is the memory."""
+        """Make SGM's agent, for the dense memory too, so that only the memory differs."""
         return self.inner.make_agent("sgm", memory, clean=clean)
 
     def false_edges(self, memory: sgm.SparseGraphicalMemory) -> float | None:
-        """Through walls."""
+        """Share of edges through walls."""
         found: float | None = self.inner.benchmark.facts(self.inner, memory)["false_edges"]
         return found
 
@@ -416,5 +416,5 @@ KINDS: dict[str, type[World]] = {"point": PointWorld, "safety": SafetyWorld, "gi
 
 
 def read_build(folder: Path) -> Mapping[str, Any]:
-    """The seconds that building a memory took, and its nodes; nothing if it was not built yet."""
+    """Building time of a memory in seconds, and its number of nodes; empty if it was not built yet."""
     return read_object(folder / "build.json", {"seconds": NUMBER, "nodes": COUNT}) or {}
