@@ -99,20 +99,56 @@ def agents(world: str, methods: tuple[str, ...], steps: int, policy: str = "firs
     return lines
 
 
-def paired(chosen_one: str, others: tuple[str, ...], stages: tuple[int, ...], path: Path) -> list[str]:
-    """A line for each other method: the paired difference of one method over it, by cleanup steps."""
-    rows = [row for row in load(path) if row["cleanup_steps"] in stages]
-    table = comparisons.comparison_table(rows, chosen_one, others)
+def by_size(
+    methods: tuple[str, ...], steps: int, path: Path, *, world: str = "point", agent: str = "plain"
+) -> list[str]:
+    """A line for each size: the success of each method after so many steps, of the seeds that all of them have."""
+    rows = chosen(load(path), world=world, agent=agent, policy="first-failure", cleanup_steps=steps)
     lines = [
-        f"| {NAMES[chosen_one]} minus | "
-        + " | ".join("no cleanup" if not steps else f"{steps:,}" for steps in stages)
-        + " |",
-        "|---|" + "---:|" * len(stages),
+        "| observations | seeds | " + " | ".join(NAMES[method] for method in methods) + " |",
+        "|" + "---:|" * (len(methods) + 2),
     ]
-    for number, other in enumerate(others, start=-len(others)):
-        cells = [" ".join([line[number].text, line[number].detail]) for line in table.lines]
-        lines.append(f"| {NAMES[other]} | {' | '.join(cells)} |")
+    for size in sorted({row["size"] for row in rows}):
+        here = _of_common_seeds(chosen(rows, size=size), methods)
+        cells = [rate(chosen(here, method=method)) for method in methods]
+        lines.append(f"| {size:,} | {len({row['seed'] for row in here})} | {' | '.join(cells)} |")
     return lines
+
+
+def nodes_by_size(methods: tuple[str, ...], path: Path, *, world: str = "point") -> list[str]:
+    """A line for each size: nodes of each method, mean over seeds."""
+    rows = chosen(load(path), world=world, agent="plain", policy="first-failure", cleanup_steps=0)
+    lines = [
+        "| observations | " + " | ".join(NAMES[method] for method in methods) + " |",
+        "|" + "---:|" * (len(methods) + 1),
+    ]
+    for size in sorted({row["size"] for row in rows}):
+        means = [np.mean([row["nodes"] for row in chosen(rows, size=size, method=method)]) for method in methods]
+        lines.append(f"| {size:,} | {' | '.join(f'{number:,.0f}' for number in means)} |")
+    return lines
+
+
+def paired_by_size(
+    methods: tuple[str, ...], steps: int, path: Path, *, world: str = "point", agent: str = "plain"
+) -> list[str]:
+    """A line for each size: the paired difference of the first method over each other one after so many steps."""
+    first, *others = methods
+    rows = chosen(load(path), world=world, agent=agent, policy="first-failure", cleanup_steps=steps)
+    lines = [
+        f"| observations | {NAMES[first]} minus " + " | ".join(NAMES[other] for other in others) + " |",
+        "|" + "---:|" * (len(others) + 1),
+    ]
+    for size in sorted({row["size"] for row in rows}):
+        table = comparisons.comparison_table(chosen(rows, size=size), first, others)
+        cells = [" ".join([cell.text, cell.detail]) for cell in table.lines[0][-len(others) :]]
+        lines.append(f"| {size:,} | {' | '.join(cells)} |")
+    return lines
+
+
+def _of_common_seeds(rows: list[dict[str, Any]], methods: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The rows of seeds that have all these methods."""
+    seeds = set.intersection(*({row["seed"] for row in chosen(rows, method=method)} for method in methods))
+    return [row for row in rows if row["seed"] in seeds]
 
 
 def policies(
@@ -164,8 +200,12 @@ TABLES = {
     ),
     "verified-50000": lambda: agents("safety", ("verified", "uniform"), 50_000),
     "verified-0": lambda: agents("safety", ("verified", "uniform"), 0),
-    "criteria": lambda: success("point", ("both", *RIVALS), path=CRITERIA),
-    "criteria-paired": lambda: paired("both", RIVALS, STAGES, CRITERIA),
+    "criteria-nodes": lambda: nodes_by_size(("both", *RIVALS), CRITERIA),
+    "criteria-5000": lambda: by_size(("both", *RIVALS), 5_000, CRITERIA),
+    "criteria-20000": lambda: by_size(("both", *RIVALS), 20_000, CRITERIA),
+    "criteria-50000": lambda: by_size(("both", *RIVALS), 50_000, CRITERIA),
+    "criteria-paired-5000": lambda: paired_by_size(("both", *RIVALS), 5_000, CRITERIA),
+    "criteria-paired-20000": lambda: paired_by_size(("both", *RIVALS), 20_000, CRITERIA),
     "paper": lambda: table_1(10_000, (20_000, 50_000, 100_000, 400_000)),
     "spares": lambda: policies(
         "safety", 5_000, "consolidated", ("first-failure", "guarded", "spares"), (0, 20_000, 50_000), SPARES
