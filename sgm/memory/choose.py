@@ -193,7 +193,7 @@ def choose(
     if doubts := _doubts(memory, len(chosen), search):
         warnings.warn(" ".join(doubt[0].upper() + doubt[1:] for doubt in doubts), MemoryWarning, stacklevel=2)
     search.say(
-        f"{len(memory):,} nodes: what these settings keep of {len(chosen):,} observations; {share:.1%} of them are in "
+        f"{len(memory):,} nodes of {len(chosen):,} observations with these settings; {share:.1%} of the nodes are in "
         "one strongly connected component."
     )
     seconds = time.perf_counter() - begin

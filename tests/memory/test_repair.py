@@ -752,7 +752,7 @@ def test_an_existing_target_is_refused(tmp_path):
     full_memory().save(tmp_path / "m.sgm")
     (tmp_path / "new.sgm").write_bytes(b"precious")
     for target in ("new.sgm", "m.sgm"):
-        with pytest.raises(sgm.StoreError, match=f"{target} is there already"):
+        with pytest.raises(sgm.StoreError, match=f"{target} exists already"):
             repair.repair(tmp_path / "m.sgm", tmp_path / target)
     assert (tmp_path / "new.sgm").read_bytes() == b"precious"
     with pytest.raises(sgm.StoreError, match="there is no folder"):
