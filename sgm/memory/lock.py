@@ -97,7 +97,7 @@ class WriterLock:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1 or found.st_size > _MOST_BYTES:
             raise StoreError(
-                f"{self._path} is not a lock of this library but another file or a link to one, and is left unchanged: "
+                f"{self._path} is not a lock of this library but another file or a link to one, and is left alone: "
                 f"remove it if you know that no process writes {path}"
             )
         try:
