@@ -106,9 +106,7 @@ class Search:
             steps = self.measured.over(self.reach)
             start = max(steps, by_distance) if at_least else steps
             least = "at least " if at_least else ""
-            self.say(
-                f"The controller is good over {least}{self.reach:g} steps, a distance of {steps:.4g}."
-            )
+            self.say(f"The controller is good over {least}{self.reach:g} steps, a distance of {steps:.4g}.")
             if start > MOST * self.far:
                 start = MOST * self.far
                 self.say(
@@ -227,9 +225,7 @@ class Search:
             self.say(f"τ_a {found.tau_a:.4g}: given.")
             return
         floor = self.measured.row_noise(found.max_dist)
-        because = (
-            "half of MaxDist, as in the paper" if found.tau_a == found.max_dist / 2 else "found by the search"
-        )
+        because = "half of MaxDist, as in the paper" if found.tau_a == found.max_dist / 2 else "found by the search"
         if floor > found.max_dist / 2 and abs(found.tau_a - floor) < 1e-6 * floor:
             because = "the noise of a row of distances one step apart, below which neighbours would not merge"
         if len(self.tried) > 1:
