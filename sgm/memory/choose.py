@@ -209,7 +209,7 @@ def _doubts(memory: SparseGraphicalMemory, given: int, search: Search) -> list[s
     if measured.greatest < LEAST_APART and given > 1:
         found.append(
             f"the distance tells hardly any observations apart: those of a sample are {measured.greatest:.3g} steps or "
-            "less from each other. Collect more varied data, or train the distance for longer."
+            "less from each other. Collect data with more variation, or train the distance for longer."
         )
     elif number < FEW_NODES and given > 1:
         found.append(
