@@ -277,7 +277,7 @@ class _RowCheck:
         if not self.findings.problems and checksum != self.total:
             self.findings.say(
                 f"its rows do not add up to its checksum ({self.total}, not {checksum}): it was changed by hand, or "
-                "the disk has changed it"
+                "damaged by the disk"
             )
 
     def _sum(self, table: str, function: Callable[..., tuple[Any, int]], *arguments: Any) -> Any:

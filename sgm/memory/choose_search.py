@@ -98,7 +98,10 @@ class Search:
         if not known and controller is not None:
             found = measure_reach(self.rows, controller, self.seed)
             if found is None:
-                self.say("The reach of the controller is unknown: the data has no actions, or too little varied ones.")
+                self.say(
+                    "The reach of the controller is unknown: the data has no actions, or by them it is hardly better "
+                    "than a constant action."
+                )
             else:
                 self.reach, at_least = found
         by_distance = self.far * SHARE if self.clips else min(PAPER, MOST * self.far)

@@ -135,7 +135,7 @@ class Salvage:
         self._say(rows.keys() - embeddings, total, "nodes", f"no embedding of {width or 'some'} finite numbers")
         features = self._features({node: rows[node][3] for node in embeddings}, total)
         streams = self._streams({node: rows[node][1] for node in features}, known)
-        self._say(features.keys() - streams, total, "nodes", "no place of their own among the observations")
+        self._say(features.keys() - streams, total, "nodes", "no valid number of an observation")
         self.nodes = np.array(sorted(streams), np.int64)
         kept = self.nodes.tolist()
         nodes = Nodes()
@@ -258,7 +258,7 @@ class Salvage:
         source, has_source = _renumbered(self.nodes, table[:, 0].astype(np.int64))
         target, has_target = _renumbered(self.nodes, table[:, 1].astype(np.int64))
         joins = has_source & has_target
-        self._say(edges[~joins], total, "edges", "a node that is lost, or never was")
+        self._say(edges[~joins], total, "edges", "a node that is lost, or never existed")
         self._say(edges[joins & (source == target)], total, "edges", "from a node to itself")
         joins &= source != target
         keys = np.where(joins, source * max(1, len(self.nodes)) + target, -1 - np.arange(len(edges)))
@@ -268,7 +268,7 @@ class Salvage:
         kept = joins & first
         if reversible:
             alone = kept & ~_has_way_back(source, target, table, kept, len(self.nodes))
-            self._say(edges[alone], total, "edges", "the edge the other way is lost")
+            self._say(edges[alone], total, "edges", "the opposite edge is lost")
             kept &= ~alone
         self.edges = edges[kept]
         graph = Graph()
@@ -296,7 +296,7 @@ class Salvage:
         self._say_runs(gaps, total - folded, "events", "cannot be read")
         begin = _after_gaps(numbers, rows["kind"], gaps)
         edges, there = _renumbered(self.edges, rows["edge"].astype(np.int64))
-        self._say(numbers[~there], total - folded, "events", "an edge that is lost, or never was")
+        self._say(numbers[~there], total - folded, "events", "an edge that is lost, or never existed")
         rows = rows.copy()
         rows["edge"] = np.where(there, edges, 0)
         older = there & (np.arange(len(rows)) < begin)
@@ -312,8 +312,8 @@ class Salvage:
             log = self._folded(log, total)
         if older.any() or len(log.rows) < newer.sum():
             self.lost.append(
-                f"the order of {there.sum() - len(log.rows)} events (up to number {log.folded}): what they say about "
-                "edges is kept as evidence"
+                f"the order of {there.sum() - len(log.rows)} events (up to number {log.folded}): they are kept as the "
+                "evidence of their edges"
             )
         return log
 
@@ -337,7 +337,7 @@ class Salvage:
                 gone.append(edge)
         total = len(self.found.rows["evidence"])
         self._say(odd, total, "edges with evidence", "numbers of tries that contradict each other")
-        self._say(gone, total, "edges with evidence", "an edge that is lost, or never was, and its tries")
+        self._say(gone, total, "edges with evidence", "an edge that is lost, or never existed, and its tries")
         if stated is not None and tries < stated:
             self.lost.append(f"{stated - tries} of {stated} tries of edges before the first event: cannot be read")
         evidence, records = _consistent(evidence)
