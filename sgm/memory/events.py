@@ -106,7 +106,7 @@ class EventLog:
 
     @property
     def growth(self) -> Ints:
-        """(m, 4) event, nodes, edges, observations: the size of the memory at the event after this one."""
+        """(m, 4) event, nodes, edges, observations, the size at the event after this one."""
         return self._growth.values
 
     @property

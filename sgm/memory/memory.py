@@ -231,7 +231,7 @@ class SparseGraphicalMemory:
 
     @property
     def policy(self) -> CleanupPolicy:
-        """The cleanup policy: when failed tries remove an edge."""
+        """The cleanup policy, which decides when failed tries remove an edge."""
         return self._policy
 
     @property
@@ -271,7 +271,7 @@ class SparseGraphicalMemory:
 
     @property
     def attributes(self) -> Attributes:
-        """Named arrays over the nodes: `memory.attributes["position"] = ...`; see `Attributes`."""
+        """Named arrays over the nodes, see `Attributes`. Set one by `memory.attributes["position"] = ...`."""
         return Attributes(self._nodes, self._set_attribute)
 
     @property

@@ -37,7 +37,7 @@ class Plan:
 
     @property
     def total(self) -> float:
-        """Cost of the whole path, steps: the costs of the edges, `start_distance` and `goal_distance`."""
+        """Cost of the whole path in steps, the sum of the costs of edges, `start_distance` and `goal_distance`."""
         return self.start_distance + float(self.weights.sum()) + self.goal_distance
 
     @property

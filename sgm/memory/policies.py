@@ -113,7 +113,7 @@ class CleanupPolicy(abc.ABC):
 
     @property
     def cost_of_failure(self) -> float:
-        """Cost of a failed try: `max_steps`, which the memory has filled in by now."""
+        """Cost of a failed try in steps, `max_steps`, which the memory has filled in by now."""
         assert self.max_steps is not None
         return self.max_steps
 

@@ -64,7 +64,7 @@ class Snapshot:
 
     @property
     def version(self) -> str:
-        """Text that identifies the contents of the file: it changes when they change."""
+        """Text that identifies the contents of the file, and changes when they change."""
         return f"{self.file.calls}-{self.file.checksum:x}"
 
     def refreshed(self) -> Snapshot:

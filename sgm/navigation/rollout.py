@@ -102,7 +102,7 @@ class Driver:
 
     @property
     def resetting(self) -> Bools:
-        """(n,) bool: sub-environments whose next step is spent on a reset; they still show the end of an episode."""
+        """(n,) bool, sub-environments whose next step is spent on a reset; they still show the end of an episode."""
         return self._over & (self.mode == AutoresetMode.NEXT_STEP)
 
     def begin(
