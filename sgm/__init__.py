@@ -78,7 +78,7 @@ __all__ = [
     "evaluate",
 ]
 
-# Imported when asked for, with Gymnasium.
+# Imported on first access, because these modules import Gymnasium.
 _LATER = dict.fromkeys(("Evaluation", "Navigator", "evaluate"), ".navigation")
 _LATER |= dict.fromkeys(("cleanup", "collect"), ".distributed")
 

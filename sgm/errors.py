@@ -1,10 +1,10 @@
-"""The errors of this package. Each message says what was given, what is accepted and what to do."""
+"""Error and warning classes of this package. Each message says what was given, what is accepted and what to do."""
 
 from __future__ import annotations
 
 
 def printable(text: str) -> str:
-    """The text with every character escaped that a terminal would obey instead of show."""
+    """Escape all non-printable characters of a text, such as terminal control codes."""
     return text if text.isprintable() else "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
@@ -13,23 +13,23 @@ def _escaped(character: str) -> str:
 
 
 class SGMError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base class of all errors that this package raises deliberately."""
 
 
 class InputError(SGMError, ValueError):
-    """An argument is not what it should be."""
+    """An argument is invalid."""
 
 
 class DistanceError(InputError):
-    """The distance function (or the feature function) returned something it should not."""
+    """The distance function or the feature function returned invalid values."""
 
 
 class UnknownNode(InputError, IndexError):
-    """A node id that the memory does not hold."""
+    """The memory has no node with this id."""
 
 
 class UnknownEdge(InputError, LookupError):
-    """A pair of nodes that no edge joins."""
+    """The memory has no edge between these two nodes."""
 
 
 class NoPath(SGMError):
@@ -37,11 +37,11 @@ class NoPath(SGMError):
 
 
 class EmptyMemory(NoPath):
-    """The memory holds no node yet, so there is nothing to plan on."""
+    """The memory has no nodes yet, so no plan is possible."""
 
 
 class StoreError(SGMError):
-    """A file cannot be opened, read or written. What the file contains is escaped in the message."""
+    """A file cannot be opened, read or written. Non-printable characters in the message are escaped."""
 
     def __init__(self, message: str) -> None:
         """Make the message printable."""
@@ -49,17 +49,23 @@ class StoreError(SGMError):
 
 
 class WorkerError(SGMError):
-    """A worker that acts elsewhere has failed, or workers do nothing but die."""
+    """A worker in another process has failed, or workers crash repeatedly without any progress."""
 
 
 class MemoryWarning(UserWarning):
-    """A memory that is probably not as its user wants it; the message says what to try."""
+    """The memory is probably not what the user wants; the message says what to try."""
 
 
 class MissingExtra(SGMError, ModuleNotFoundError):
     """A part of this package needs a library that is not installed."""
 
     def __init__(self, what: str, extra: str, cause: ModuleNotFoundError) -> None:
-        """Say what needs the library that `cause` names, and the extra that installs it."""
+        """Make the message.
+
+        Args:
+            what: the part of the package that needs the library.
+            extra: the extra of the package that installs the library.
+            cause: the failed import, which names the library.
+        """
         command = f"pip install 'sparse-graphical-memory[{extra}]'"
         super().__init__(f"{what} needs {cause.name}: {command}", name=cause.name)

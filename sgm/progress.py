@@ -1,4 +1,4 @@
-"""Progress bars that cost nothing when not shown, and that never wait for another process."""
+"""Progress bars without cost when they are hidden, and without locks shared with other processes."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 @functools.cache
 def _bar() -> Any:
-    """The class of tqdm's bars, with a lock of this process alone.
+    """Return a subclass of `tqdm.tqdm` with a lock that belongs to this process only.
 
-    tqdm's own lock is shared by all processes forked from one parent, and taken even for a bar that is not shown: a
-    process killed while it holds the lock would stop all the others.
+    All processes forked from one parent share tqdm's own lock, and even a hidden bar takes it: if a process is killed
+    while it holds the lock, all others wait forever.
     """
-    from tqdm import tqdm  # only here: a program that shows no bar does not import it
+    from tqdm import tqdm  # imported here, so that programs without a bar need not import it
 
     class Bar(tqdm):
         pass
@@ -24,7 +24,7 @@ def _bar() -> Any:
 
 
 class _Silent:
-    """Stands in for a bar that is not shown."""
+    """Replacement for a hidden bar: every method does nothing."""
 
     def __enter__(self) -> _Silent:
         return self
@@ -37,5 +37,5 @@ class _Silent:
 
 
 def progress_bar(*, shown: bool, **options: Any) -> Any:
-    """A tqdm bar with these options, or something that takes the same calls and does nothing."""
+    """Return a tqdm bar with these options if `shown`, otherwise an object whose methods do nothing."""
     return _bar()(**options) if shown else _Silent()

@@ -1,4 +1,4 @@
-"""The memory itself: needs NumPy, SciPy and sqlite3, and nothing else of this package."""
+"""The memory: nodes, edges, plans, cleanup and files. It needs only NumPy, SciPy and sqlite3."""
 
 from sgm.errors import (
     DistanceError,

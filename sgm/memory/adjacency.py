@@ -1,4 +1,4 @@
-"""The edges at each node: runs of one array, each with room to grow, so that adding an edge costs the same always."""
+"""Adjacency lists in one array, each with room to grow, so that adding an edge takes amortised constant time."""
 
 from __future__ import annotations
 
@@ -8,45 +8,50 @@ from numpy.typing import NDArray
 from .arrays import Column, Ints, ragged
 from .compiled import kernels, loaded
 
-_FEW, _MANY = 512, 4096  # edges that numba is loaded for, if there are so many nodes
-_MOST = 1 << 16  # edges that compiled code takes in at once
-_HOLES = 0.25  # share of the array that runs have moved away from, at most, before it is packed again
+_FEW, _MANY = 512, 4096  # numba is loaded for at most so many new edges, if there are more than so many nodes
+_MOST = 1 << 16  # most new edges for which compiled code is used
+_HOLES = 0.25  # largest unused share of the array; above it the array is packed
 
 
 class Adjacency:
-    """For each node the edges that begin (or end) there, ascending: `edge[start[n] : start[n] + length[n]]`."""
+    """The outgoing (or incoming) edges of each node n, ascending: `edge[start[n] : start[n] + length[n]]`."""
 
     def __init__(self) -> None:
-        """Make an empty one."""
+        """Make it empty, without nodes and edges."""
         self._start = Column(np.int32)
         self._length = Column(np.int32)
         self._room = Column(np.int32)
         self._edge = Column(np.int32)
-        self._edges = 0  # how many are known
-        self._moved = 0  # places of the array that runs have moved away from
+        self._edges = 0  # number of edges added so far
+        self._moved = 0  # places of the array that became unused when runs moved
 
     @property
     def start(self) -> NDArray[np.int32]:
-        """(V,) where the run of each node begins."""
+        """(V,) offset of the run of each node in `edge`."""
         return self._start.values
 
     @property
     def length(self) -> NDArray[np.int32]:
-        """(V,) how many edges each node has."""
+        """(V,) number of edges of each node."""
         return self._length.values
 
     @property
     def edge(self) -> NDArray[np.int32]:
-        """The runs; between them are places without a meaning."""
+        """The runs of edge numbers; values between the runs mean nothing."""
         return self._edge.values
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, the room to grow included."""
+        """Size in bytes, including the room to grow."""
         return sum(column.nbytes for column in (self._start, self._length, self._room, self._edge))
 
     def sync(self, nodes: int, ends: NDArray[np.int32]) -> Adjacency:
-        """Take in the edges that it does not know yet; `ends` are the nodes of all edges, (E,)."""
+        """Add the nodes and edges that are not included yet.
+
+        Args:
+            nodes: number of nodes.
+            ends: (E,) the node at which each edge begins (or ends), for all edges.
+        """
         fresh = nodes - len(self._start)
         if fresh:
             for column in (self._start, self._length, self._room):
@@ -59,7 +64,7 @@ class Adjacency:
         return self
 
     def cut(self, nodes: int, edges: int, ends: NDArray[np.int32]) -> None:
-        """Forget nodes and edges from these numbers on; `ends` are those of all edges until now."""
+        """Remove the nodes and edges with these numbers and higher; `ends` as in `sync`, before the removal."""
         if edges < self._edges:
             gone = np.bincount(ends[edges : self._edges], minlength=len(self._length))
             self.length[:] -= gone[: len(self._length)].astype(np.int32)
@@ -70,12 +75,12 @@ class Adjacency:
                 column.cut(nodes)
 
     def at(self, node: int) -> NDArray[np.int32]:
-        """The edges at one node, ascending."""
+        """Return the edges at one node, ascending."""
         start = self.start[node]
         return self.edge[start : start + self.length[node]]
 
     def of(self, nodes: Ints) -> tuple[Ints, Ints]:
-        """The edges at (n,) nodes, one node after the other, and which of the nodes each is at."""
+        """Return the edges at (n,) nodes, one node after the other, and for each edge the row of its node."""
         positions, owner = ragged(self.start[nodes].astype(np.int64), self.length[nodes].astype(np.int64))
         return self.edge[positions].astype(np.int64), owner
 
@@ -98,7 +103,7 @@ class Adjacency:
         self.length[node] = needed
 
     def _append_few(self, ends: NDArray[np.int32]) -> None:
-        """The same for a few edges, compiled."""
+        """Add a few edges by compiled code."""
         from .fast_paths import append_edges
 
         done, spare = 0, 4 * len(ends) + 1024
@@ -110,10 +115,10 @@ class Adjacency:
             spare *= 2
 
     def _move(self, node: Ints, needed: Ints) -> None:
-        """Give these nodes a longer run at the end of the array."""
+        """Move the runs of these nodes to the end of the array, with more room."""
         room = needed + np.maximum(2, needed // 4)
         if not len(self._edge):
-            room = needed  # the first edges of all, as a file has them: mostly there will be no more
+            room = needed  # the first edges mostly come from a file, and mostly no more will follow
         start = len(self._edge) + np.cumsum(room) - room
         old, length = self.start[node].astype(np.int64), self.length[node].astype(np.int64)
         self._moved += int(self._room.values[node].sum())
@@ -123,7 +128,7 @@ class Adjacency:
         self.start[node], self._room.values[node] = start, room
 
     def _pack(self) -> None:
-        """Move the runs together again, in the order of the nodes."""
+        """Remove unused places between the runs; the runs are then in the order of the nodes."""
         length = self.length.astype(np.int64)
         room = np.minimum(self._room.values, length + np.maximum(2, length // 8))
         start = np.cumsum(room) - room

@@ -1,8 +1,8 @@
-"""An index that may miss keys, for data in which everything is about equally far: no exact index is flat there.
+"""An approximate index, for data in which all keys are about equally far apart, where exact indexes are slow.
 
-usearch (extra `usearch`) keeps a graph in which each key is linked to near ones (HNSW, Malkov and Yashunin 2018) and
-walks along it towards a query. It is used only where it was asked for, see `Settings.approximate`; `memory.audit` says
-what it missed. Keys are added and searched in one thread and in their order, so that a stream gives one result.
+usearch (extra `usearch`) links each key to near keys in a graph (HNSW, Malkov and Yashunin 2018) and follows the links
+towards a query. It is used only with `Settings.approximate`; `memory.audit` measures how many keys it misses. Keys are
+added and searched in one thread and in their order, so that results are reproducible.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from .arrays import Ints
 from .index import BRUTE, Floats, Index, Pairs, Vectors, lengths
 
 APPROXIMATE = "usearch"
-_LINKS = 16  # of a key to others
-_LOOKED_AT = 64  # keys that are kept in view while a key is added, or a query is searched, at least
-_FIRST = 32  # nearest keys that a search within a radius begins with
+_LINKS = 16  # links of each key (connectivity of usearch)
+_LOOKED_AT = 64  # candidates kept while a key is added or a query is searched (expansion of usearch)
+_FIRST = 32  # number of nearest keys with which a search within a radius begins
 
 
 class ApproximateIndex(Index):
-    """Like `Index`, but most of what is near is found instead of all of it, once there are more than a few keys."""
+    """Like `Index`, but with more than a few keys it finds most of the near keys instead of all."""
 
     def __init__(self, radius: float, keys: Callable[[], Floats] | None = None) -> None:
         """Make an empty index, see `Index`; MissingExtra without usearch."""
@@ -33,14 +33,14 @@ class ApproximateIndex(Index):
         library()
 
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, NDArray[np.float64]]:
-        """The keys nearest to each query, of those found; as many as `Index.nearest` returns."""
+        """Return the nearest keys found for each query; as many as `Index.nearest` returns."""
         number = min(number, len(self))
         if number and len(queries):
             self._sync(self.keys)
         if not number or not len(queries) or not isinstance(self._way, _Links):
             return super().nearest(queries, number)
         keys, far = (found[:, :number].copy() for found in self._way.nearest(queries, number, self.keys))
-        if (lost := np.flatnonzero(keys[:, -1] < 0)).size:  # links that lead to fewer keys than there are
+        if (lost := np.flatnonzero(keys[:, -1] < 0)).size:  # the links lead to fewer keys than asked for
             keys[lost], far[lost] = self._nearest_of_all(queries[lost], number)
         return keys, far
 
@@ -50,11 +50,11 @@ class ApproximateIndex(Index):
 
 
 class _Links:
-    """usearch's index over the keys, and what was searched for last."""
+    """The usearch index over the keys, with a cache of the last search."""
 
     def __init__(self, size: int) -> None:
         self._graph = _empty(size)
-        self._last: tuple[Vectors, int, Ints, NDArray[np.float64]] | None = None  # queries, V, and what was found
+        self._last: tuple[Vectors, int, Ints, NDArray[np.float64]] | None = None  # queries, V, keys and distances found
 
     @property
     def nbytes(self) -> int:
@@ -66,7 +66,7 @@ class _Links:
             self._graph.add(np.arange(first, len(keys), dtype=np.uint64), _single(keys[first:]), threads=1)
 
     def near(self, queries: Vectors, radius: float, keys: Floats) -> Pairs:
-        """The nearest keys of each query, twice as many again and again while the last one is within the radius."""
+        """Find the keys within a radius of each query: the number of nearest keys is doubled until it covers them."""
         query, key = [], []
         waiting, number = np.arange(len(queries)), min(_FIRST, len(keys))
         while len(waiting):
@@ -83,7 +83,8 @@ class _Links:
     def nearest(self, queries: Vectors, number: int, keys: Floats) -> tuple[Ints, NDArray[np.float64]]:
         """(n, m) keys, nearest first, and their distances, m ≥ number; −1 and infinity where fewer were found.
 
-        Ties go to the lower key. What was searched for last is remembered: a build asks for the same queries twice.
+        Of equally near keys the lower one comes first. The last search is cached, because a build searches for the same
+        queries twice.
         """
         if self._last is not None:
             last, size, found, far = self._last
@@ -102,7 +103,7 @@ class _Links:
         """(n, number) keys; −1 where fewer were found."""
         matches = self._graph.search(queries, number, threads=1)
         keys = np.full((len(queries), number), -1)
-        if len(queries) == 1:  # of which usearch returns only what it found
+        if len(queries) == 1:  # usearch then returns only the keys found, without padding
             keys[0, : len(matches.keys)] = matches.keys
         else:
             there = np.arange(number) < matches.counts[:, None]
@@ -120,7 +121,7 @@ def _empty(size: int) -> Any:
 
 
 def library() -> Any:
-    """The module usearch.index; MissingExtra where it is not installed."""
+    """Import the module usearch.index; MissingExtra if it is not installed."""
     try:
         import usearch.index
     except ModuleNotFoundError as error:

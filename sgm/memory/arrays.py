@@ -1,4 +1,4 @@
-"""Growable arrays and ragged gathers: the two tools the rest of the memory is written with."""
+"""Growable arrays and ragged gathers, used throughout this package."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Column:
 
     @property
     def values(self) -> NDArray[Any]:
-        """The rows, as a view: valid until the next append."""
+        """View of the rows; valid until the next append."""
         return self._data[: self._size]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows held, spare room not counted."""
+        """Size of the rows in bytes, without the room to grow."""
         return int(self.values.nbytes)
 
     def append(self, rows: ArrayLike) -> None:
@@ -44,12 +44,12 @@ class Column:
         self._size = size
 
     def with_room(self, rows: int) -> NDArray[Any]:
-        """The rows and at least so many places after them, which mean nothing until `extend_to` takes them in."""
+        """Return the array with room for at least `rows` more rows, which become part of it by `extend_to`."""
         self._make_room(self._size + rows)
         return self._data
 
     def extend_to(self, size: int) -> None:
-        """Take in the rows that were written after the last one."""
+        """Set the length to `size`, after rows were written to the room of `with_room`."""
         self._size = size
 
     def _make_room(self, size: int) -> None:
@@ -59,12 +59,12 @@ class Column:
             self._data = grown
 
     def cut(self, size: int) -> None:
-        """Forget every row from `size` on."""
+        """Remove the rows from `size` on."""
         self._size = size
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:
-    """The values as an array; InputError if they cannot be one."""
+    """Convert values to an array; InputError if that is impossible."""
     try:
         return np.asarray(values)
     except (ValueError, OverflowError) as error:
@@ -72,7 +72,7 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
 
 
 def ragged(starts: Ints, lengths: Ints) -> tuple[Ints, Ints]:
-    """Flatten runs [start, start + length): the positions, and which run each belongs to."""
+    """Flatten runs [start, start + length); return the positions, and the number of the run of each."""
     owner = np.repeat(np.arange(len(starts)), lengths)
     offsets = np.cumsum(lengths) - lengths
     return np.arange(len(owner)) + (starts - offsets)[owner], owner

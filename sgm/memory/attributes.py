@@ -1,4 +1,4 @@
-"""Attributes: named arrays over the nodes, kept, saved and exported with them."""
+"""Attributes: named arrays over the nodes, saved and exported with them."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from .arrays import as_array
 from .nodes import Nodes
 from .settings import shortened
 
-RESERVED = ("node", "stream", "id")  # what exports call a node's number and its observation's
+RESERVED = ("node", "stream", "id")  # names that exports use for the number of a node and of its observation
 _LONGEST_NAME = 100
 
 
 class Attributes(MutableMapping[str, NDArray[Any]]):
-    """The attributes of a memory's nodes by name, each (V, ...): a dictionary whose values are checked and saved.
+    """The attributes of the nodes of a memory by name, each (V, ...): a dictionary whose values are checked and saved.
 
-    A value read is a copy; to change it, assign the whole array. Nodes added later without a value have NaN where the
+    Reading returns a copy; to change values, assign the whole array. Nodes added later without a value have NaN if the
     numbers are floating-point, otherwise 0.
     """
 
     def __init__(self, nodes: Nodes, write: Callable[[str, NDArray[Any] | None], None]) -> None:
-        """Show these nodes; `write` sets an attribute, or with None removes it."""
+        """Give access to the attributes of these nodes; `write` sets an attribute, or removes it if given None."""
         self._nodes = nodes
         self._write = write
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """(V, ...) values, a copy."""
+        """Return a copy of the (V, ...) values."""
         return np.array(self._nodes.attributes[self._known(name)].values)
 
     def __setitem__(self, name: str, values: Any) -> None:
-        """Give every node a value: (V, ...) numbers."""
+        """Set the values of all nodes: (V, ...) numbers."""
         check_name(name)
         self._write(name, checked(name, values, len(self._nodes), "node"))
 
@@ -44,15 +44,15 @@ class Attributes(MutableMapping[str, NDArray[Any]]):
         self._write(self._known(name), None)
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """Iterate over the names."""
         return iter(list(self._nodes.attributes))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Number of attributes."""
         return len(self._nodes.attributes)
 
     def __contains__(self, name: object) -> bool:
-        """Whether there is one of this name."""
+        """Whether an attribute of this name exists."""
         return isinstance(name, str) and name in self._nodes.attributes
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class Attributes(MutableMapping[str, NDArray[Any]]):
 
 
 class UnknownAttribute(InputError, KeyError):
-    """An attribute that the memory does not have."""
+    """The memory has no attribute with this name."""
 
     __str__ = Exception.__str__  # KeyError would show the message in quotes
 
@@ -79,7 +79,7 @@ def describe(nodes: Nodes) -> dict[str, str]:
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that a file, a table or GraphML could not hold."""
+    """Raise InputError for a name that a file, a table or GraphML cannot hold."""
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= _LONGEST_NAME or name in RESERVED:
         raise InputError(
             f"an attribute is called {shortened(name)}: expected 1 to {_LONGEST_NAME} printable characters, and none "
@@ -88,7 +88,7 @@ def check_name(name: Any) -> None:
 
 
 def checked(name: str, values: Any, number: int, what: str) -> NDArray[Any]:
-    """(number, ...) values of an attribute, one for each `what`; InputError if they are anything else."""
+    """Return (number, ...) values of an attribute, one for each `what`; InputError if they are invalid."""
     array = as_array(f"attribute {name!r}", values)
     if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8 or 0 in array.shape[1:]:
         raise InputError(f"attribute {name!r} has dtype {array.dtype} and shape {array.shape}: expected numbers")
@@ -98,7 +98,7 @@ def checked(name: str, values: Any, number: int, what: str) -> NDArray[Any]:
 
 
 def checked_batch(attributes: Any, number: int, nodes: Nodes) -> dict[str, NDArray[Any]]:
-    """The attributes given with a batch of observations, each as its column holds it."""
+    """Return the attributes given with a batch of observations, each with the dtype of its column."""
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping):

@@ -1,4 +1,4 @@
-"""What a build that asks for few distances has missed: some nodes are compared with all others."""
+"""Estimate the edges and merges that an approximate build has missed, by comparing some nodes with all others."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .settings import MERGE, Settings
 
 @dataclasses.dataclass(frozen=True)
 class Audit:
-    """What asking for every distance of some nodes has shown.
+    """Result of comparing a sample of nodes with all nodes.
 
     Attributes:
-        nodes: how many nodes were looked at.
-        edges: edges within MaxDist that they should have, in both directions.
-        edges_found: those of them that the memory has.
-        merges_missed: nodes among them that agree with an older node, and should have been merged into it.
+        nodes: number of nodes in the sample.
+        edges: number of edges within MaxDist that they should have, in both directions.
+        edges_found: number of these edges that the memory has.
+        merges_missed: number of nodes in the sample that agree with an older node and should have been merged into it.
         edge_recall: share of the edges that the memory has; None if there should be none.
-        merge_recall: share of the observations to merge that were merged, about: those missed are estimated from the
-            sample. Whether an observation was merged that should not have been cannot be seen. None without any.
+        merge_recall: estimated share of the observations to merge that were merged; the missed ones are extrapolated
+            from the sample, and wrong merges are not detected. None if there is nothing to merge.
     """
 
     nodes: int
@@ -37,12 +37,12 @@ class Audit:
     merge_recall: float | None
 
     def asdict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values, ready for JSON."""
         return dataclasses.asdict(self)
 
 
 def audit(distance: Distance, nodes: Nodes, graph: Graph, settings: Settings, sample: int, seed: int) -> Audit:
-    """Compare `sample` nodes with all others."""
+    """Compare a random sample of `sample` nodes with all nodes."""
     number = min(sample, len(nodes))
     chosen = np.sort(np.random.default_rng(seed).choice(len(nodes), number, replace=False))
     edges = found = missed = 0
@@ -73,7 +73,7 @@ def audit(distance: Distance, nodes: Nodes, graph: Graph, settings: Settings, sa
 
 
 def _merges(distance: Distance, nodes: Nodes, settings: Settings, node: int, out: Floats, into: Floats) -> bool:
-    """Whether a node agrees with an older one, as Algorithm 1 compares them, over the nodes older than it."""
+    """Whether a node agrees with an older node by Algorithm 1, with the older nodes as the memory."""
     older = nodes.feature[:node].astype(np.float64)
     gap = np.sqrt(np.square(older - nodes.feature[node]).sum(axis=1))
     alike = np.flatnonzero(gap < settings.tau_p if settings.strict else gap <= settings.tau_p)
@@ -91,7 +91,7 @@ def _merges(distance: Distance, nodes: Nodes, settings: Settings, node: int, out
 
 
 def _compared(theirs: Floats, own: Floats, candidate: Ints, settings: Settings, apart: Bools) -> Bools:
-    """Note in `apart` which of (c,) candidates are told apart; which have something to be compared by."""
+    """Mark in `apart` which of (c,) candidates are inconsistent; return which have any node to be compared by."""
     counts = np.ones(theirs.shape, np.bool_)
     if settings.scope == "neighbors":
         counts = within(theirs, settings)

@@ -1,4 +1,4 @@
-"""The online single pass: a batch of observations becomes nodes, merges and edges, all or nothing."""
+"""Online single-pass build: add a batch of observations as nodes, merges and edges, as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from .settings import Settings
 NewEdges = tuple[Ints, Ints, Floats]  # (m,) sources, (m,) targets and (m,) distances
 DROPPED = -1
 _BLOCK = 256
-_NEARBY_BLOCK = 64  # observations decided at once from what is near them
-_COMPILE = 512  # nodes and observations from which on tables are worth loading numba for
-_FEW_AXES = 8  # of features that compiled code compares one by one
-_BLOCK_NUMBERS = 1 << 22  # distances asked for at once, in each direction
+_NEARBY_BLOCK = 64  # observations processed at once if near nodes are found by an index
+_COMPILE = 512  # fewest nodes and observations for which numba is loaded
+_FEW_AXES = 8  # longest features that compiled code compares
+_BLOCK_NUMBERS = 1 << 22  # most distances computed at once, in each direction
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ExtendReport:
-    """What became of a batch of observations.
+    """Result of adding a batch of observations.
 
     Attributes:
-        added: how many became nodes.
-        merged: how many were merged into a node.
-        dropped: how many uniform subsampling left out.
+        added: number of observations that became nodes.
+        merged: number of observations merged into a node.
+        dropped: number of observations that uniform subsampling left out.
         assignment: (n,) int64 node id of each observation; −1 for those left out.
     """
 
@@ -51,13 +51,13 @@ class ExtendReport:
     assignment: Ints
 
     def asdict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Return plain lists and numbers, ready for JSON."""
         return {**dataclasses.asdict(self), "assignment": self.assignment.tolist()}
 
 
 @dataclasses.dataclass
 class Undo:
-    """What is needed to take a batch back, and to know what it changed."""
+    """The state before a batch, to undo the batch and to find its changes."""
 
     nodes: int
     edges: int
@@ -76,34 +76,34 @@ class Builder:
     def __init__(
         self, nodes: Nodes, graph: Graph, log: EventLog, settings: Settings, tail: tuple[int, int] | None = None
     ) -> None:
-        """Build onto these; `tail` is the last observation's (episode, node), if it had an episode."""
+        """Add to these nodes and this graph; `tail` is (episode, node) of the last observation, None: no episode."""
         self.nodes = nodes
         self.graph = graph
         self.log = log
         self.settings = settings
         self.tail = tail
-        self.neighbourhood: Neighbourhood | None = None  # where the distance can be searched, and there are many nodes
+        self.neighbourhood: Neighbourhood | None = None  # set if near nodes are found by an index, in a large memory
         self._search: Search | None = None
-        self._moving: tuple[int, int, Floats] | None = None  # observation of the batch, node, and its feature before
-        self._compiled = False  # whether tables of distances are gone through by compiled code
-        self._tail_step: int | None = None  # step of the last observation within its episode, where that is known
+        self._moving: tuple[int, int, Floats] | None = None  # observation of the batch, node, and its previous feature
+        self._compiled = False  # whether compiled code processes the tables of distances
+        self._tail_step: int | None = None  # step of the last observation within its episode, if known
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes over: all but the indexes, which refer to these nodes and are made again when needed."""
+        """State of a copy: everything except the indexes, which refer to these nodes and are made again on use."""
         return {**self.__dict__, "neighbourhood": None, "_search": None}
 
     @property
     def size(self) -> Size:
-        """How much there is."""
+        """Numbers of nodes, edges and observations."""
         return Size(len(self.nodes), len(self.graph), len(self.nodes.assignment))
 
     def mark(self) -> Undo:
-        """Where things stand now."""
+        """Return the present state, to which `back_to` can return."""
         known = frozenset(self.nodes.attributes)
         return Undo(*self.size, self.tail, self.log.mark(), known, tail_step=self._tail_step)
 
     def back_to(self, undo: Undo, torn: bool = False) -> None:
-        """Put everything back to where it stood; `torn`: after an interrupt, which may come in the middle of a step."""
+        """Undo a batch; `torn`: after an interrupt, which may have left indexes inconsistent."""
         if torn:
             self._drop_indexes()
         for edges, before in reversed(undo.temporal):
@@ -133,11 +133,11 @@ class Builder:
         steps: Ints | None = None,
         keep_part: bool = False,
     ) -> ExtendReport:
-        """Add a batch, noting in `undo` what cannot be undone by cutting columns.
+        """Add a batch; changes that cutting columns does not undo are noted in `undo`.
 
-        `steps`, (n,), are those of the observations within their episodes; None: each is one after that before it. With
-        `keep_part` an interrupt (Ctrl-C) leaves a batch of the observations until then, if they are not sampled: the
-        report has the assignment of fewer than were given.
+        `steps`, (n,), are the steps of the observations within their episodes; None: one step after each other. With
+        `keep_part` an interrupt (Ctrl-C) keeps the observations processed so far, unless the criterion is "uniform";
+        the assignment in the report is then shorter than the batch.
         """
         number = count(observations)
         chosen = np.arange(number)
@@ -178,13 +178,13 @@ class Builder:
         return ExtendReport(added, number - added - dropped, dropped, assignment)
 
     def goes_on(self, episodes: Ints | None, steps: Ints | None) -> bool:
-        """Whether a batch with these episodes and steps begins right after the last observation."""
+        """Whether a batch with these episodes and steps continues the episode of the last observation."""
         if self.tail is None or self._tail_step is None or episodes is None or steps is None or not len(steps):
             return False
         return int(episodes[0]) == self.tail[0] and int(steps[0]) > self._tail_step
 
     def _cut_to(self, done: int, nodes: int, edges: int) -> None:
-        """Take back what was interrupted after so many observations of a batch, and keep what they made."""
+        """After an interrupt, keep the first `done` observations of a batch, and undo the rest."""
         if self._moving is not None and self._moving[0] == done:
             self.nodes.feature[self._moving[1]] = self._moving[2]
         self._drop_indexes()
@@ -192,26 +192,26 @@ class Builder:
         self.graph.cut(nodes, edges)
 
     def _drop_indexes(self) -> None:
-        """Forget all that is made again from nodes and edges: an interrupt may have left it half done."""
+        """Drop the indexes over nodes and edges, which an interrupt may have left inconsistent; they are made again."""
         self.neighbourhood = self._search = None
         self.graph.drop_runs()
 
     def _block_size(self, block: int | None) -> int:
         if self.settings.feature_average:
-            return 1  # each merge moves a feature that the next observation is compared with
+            return 1  # each merge moves a feature with which the next observation is compared
         if self.neighbourhood is not None:
             return block or _BLOCK
         return block or max(1, min(_BLOCK, _BLOCK_NUMBERS // (len(self.nodes) + 1)))
 
     def _uniform_choice(self, number: int) -> Ints:
-        """Which observations of a batch uniform subsampling keeps, ascending."""
+        """Choose the observations of a batch that uniform subsampling keeps, ascending."""
         assert self.settings.size is not None
         room = min(number, self.settings.size - len(self.nodes))
         random = np.random.default_rng([self.settings.seed, len(self.nodes.assignment)])
         return np.sort(random.choice(number, room, replace=False))
 
     def _check_dropped(self, distance: Distance, observations: NDArray[Any], chosen: int) -> None:
-        """Refuse a batch of which nothing is kept if the first observation of it could not be kept."""
+        """Check the observations of a batch of which none is kept, as if they were kept."""
         if len(observations) and not chosen:
             embed(distance, observations[:1], self.nodes.embedding_width)
             if self.settings.keep_observations:
@@ -220,7 +220,7 @@ class Builder:
     def _extend_block(
         self, distance: Distance, features: Features | None, observations: Any, stream: Ints, undo: Undo
     ) -> Ints:
-        """Add one block; `stream` says which observations of the stream these are. Returns their node ids."""
+        """Add one block of observations with numbers `stream`; return their node ids."""
         nodes, settings, before = self.nodes, self.settings, len(self.nodes)
         embedding = embed(distance, observations, nodes.embedding_width)
         feature = embedding
@@ -243,7 +243,7 @@ class Builder:
         return assignment
 
     def search(self, distance: Distance) -> Search | None:
-        """The search over the nodes by a distance that says how; None if it does not."""
+        """Return the search over the nodes by an index; None if the distance cannot be searched."""
         if self._search is None or self._search.distance is not distance:
             able = is_searchable(distance, self.settings.max_dist)
             self._search = Search(distance, self.nodes, self.settings.max_dist) if able else None
@@ -251,19 +251,19 @@ class Builder:
 
     @property
     def index_kind(self) -> str:
-        """How nodes near an observation are found."""
+        """Description of how nodes near an observation are found."""
         if self.settings.candidates is not None:
             return f"{self.settings.candidates} nearest candidates" + (", usearch" if self.settings.approximate else "")
         return "every node" if self.neighbourhood is None else self.neighbourhood.kind
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the indexes over the nodes."""
+        """Size of the indexes over the nodes, bytes."""
         around = 0 if self.neighbourhood is None else self.neighbourhood.nbytes
         return around + (0 if self._search is None else self._search.nbytes)
 
     def _look_around(self, distance: Distance) -> None:
-        """Search for what is near from so many nodes on, where that is possible."""
+        """Use an index for near nodes if there are enough nodes and the settings allow it."""
         if self.neighbourhood is not None and self.neighbourhood.distance is not distance:
             self.neighbourhood = None
         if self.neighbourhood is not None or len(self.nodes) < ENOUGH:
@@ -284,7 +284,7 @@ class Builder:
         own_feature: Floats | None,
         kept: NDArray[Any] | None,
     ) -> Ints:
-        """Decide about a block, and add its nodes and edges. Returns the node ids of its observations."""
+        """Merge a block or add its nodes and edges; return the node ids of its observations."""
         before = len(self.nodes)
         around = self.neighbourhood
         if around is None and self._compiled:
@@ -316,14 +316,14 @@ class Builder:
         return np.where(matches == NOVEL, node_of, merged)
 
     def _compiles(self, number: int) -> bool:
-        """Whether so many more observations are decided by compiled code, where tables of distances are asked for."""
+        """Whether compiled code processes the next `number` observations; it needs tables of distances."""
         if self.neighbourhood is not None or len(self.nodes) + number < _COMPILE:
             return False
         known = self.settings.criterion in ("none", "uniform", "perceptual") or self.settings.scope == "neighbors"
         return known and kernels() is not None
 
     def _decide_and_join(self, distance: Distance, feature: Floats, embedding: Floats) -> tuple[Ints, NewEdges]:
-        """`_decide` and `_edges` in one, compiled."""
+        """Do `_decide` and `_edges` in one compiled pass."""
         from . import fast_table
 
         settings, graph = self.settings, self.graph
@@ -342,7 +342,7 @@ class Builder:
         return found[0], found[1:]
 
     def _tables(self, distance: Distance, embedding: Floats) -> list[NDArray[Any]]:
-        """Distances from a block to the nodes, from these to it, and within it, and where in them each is."""
+        """Return distances from a block to the nodes, from the nodes to it and within it, and the positions in them."""
         standing, number = self.nodes.embedding, np.arange(len(embedding))
         if not len(standing):
             standing = np.empty((0, embedding.shape[1]), np.float32)
@@ -355,7 +355,10 @@ class Builder:
         return [*tables, number, number, number, np.arange(len(standing))]
 
     def _near_in_features(self, feature: Floats) -> tuple[Ints, Ints]:
-        """Pairs (observation, earlier candidate) within τ_p, see `perceptual_pairs`; compiled for short features."""
+        """Find the pairs (observation, earlier candidate) within τ_p; compiled for short features.
+
+        See `perceptual_pairs`.
+        """
         from . import fast_table
 
         settings, known = self.settings, self.nodes.feature
@@ -370,7 +373,7 @@ class Builder:
         return measured_pairs(universe, len(known), observation, candidate, settings)
 
     def _distances(self, distance: Distance, embedding: Floats) -> Block:
-        """Distances between a block and its universe, asked for in four calls or fewer."""
+        """Compute the distances between a block and its universe, in at most three calls of the distance."""
         standing = self.nodes.embedding
         inside = between(distance, embedding, embedding)
         if not len(standing):
@@ -391,7 +394,10 @@ class Builder:
         return decide(self.settings, self.graph, node_features, feature, table, rows)
 
     def _edges(self, table: Block, new: Ints) -> tuple[Ints, Ints, Floats]:
-        """Edges between each new node and all nodes before it, into it first, in the order of one by one."""
+        """Return the edges between each new node and all earlier nodes, in the order of adding them one by one.
+
+        Of each new node the incoming edges come first.
+        """
         before = table.nodes
         everything = np.concatenate([np.arange(before), before + new])
         pair = np.stack([table.into[np.ix_(new, everything)], table.out[np.ix_(new, everything)]], axis=1)
@@ -414,7 +420,7 @@ class Builder:
         stored += np.float32(self.settings.feature_average) * (feature - stored)
 
     def join_in_time(self, assignment: Ints, episodes: Ints, steps: Ints | None, undo: Undo) -> None:
-        """Edges between the nodes of consecutive observations of one episode, which weigh the steps between these."""
+        """Add edges between the nodes of consecutive observations of one episode, with the steps between as weights."""
         pairs, took = self._passages(assignment, episodes, steps)
         found = self.graph.find_many(*pairs.T)
         is_new, known = found < 0, found[found >= 0]
@@ -435,7 +441,7 @@ class Builder:
             self._tail_step = None if steps is None else int(steps[-1])
 
     def _and_back(self, fresh: Ints, took: Ints) -> tuple[Ints, Ints]:
-        """New edges, (p, 2), and those the other way that a reversible graph needs, which took 0 steps: nobody went."""
+        """Return new edges, (p, 2), with the opposite edges that a reversible graph needs; the latter have 0 steps."""
         if self.settings.reversible is None or not len(fresh):
             return fresh, took
         there = set(map(tuple, fresh.tolist()))
@@ -443,9 +449,9 @@ class Builder:
         return np.concatenate([fresh, np.array(back, np.int64).reshape(-1, 2)]), np.append(took, [0] * len(back))
 
     def _passages(self, assignment: Ints, episodes: Ints, steps: Ints | None) -> tuple[Ints, Ints]:
-        """(p, 2) pairs of nodes that an episode went through one after the other, and (p,) the fewest steps it took.
+        """Return (p, 2) pairs of nodes that an episode visited one after the other, and (p,) the fewest steps between.
 
-        It took the steps between the last observation in the one node and the first in the other.
+        These are the steps between the last observation of the one node and the first of the other.
         """
         node, episode = assignment, episodes
         between = np.ones(max(0, len(node) - 1), np.int64) if steps is None else np.diff(steps)
@@ -464,7 +470,7 @@ class Builder:
 
 
 def as_episodes(episode: Any, number: int) -> Ints | None:
-    """Episode numbers of a batch: one for all, or (n,) one each."""
+    """Return (n,) episode numbers of a batch, from one number for all or one for each; None stays None."""
     if episode is None:
         return None
     values = as_array("episode", episode)

@@ -1,4 +1,4 @@
-"""Theorem 1, measured: how much longer paths in the memory are than in the dense graph, and what the bound allows."""
+"""Measure Theorem 1 on a memory: how much longer its paths are than those of the dense graph, and the bound."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ _BLOCK = 256
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Certificate:
-    """What Theorem 1 says about a memory, and what is measured.
+    """The bound of Theorem 1 for a memory, and the measured path costs.
 
-    The theorem: if every observation is within τ of its node, C_in and C_out both, then a shortest path of k edges in
-    the dense graph costs at most 2kτ less than the shortest path between the same nodes in the memory.
+    The theorem: if C_in and C_out between every observation and its node are at most τ, then a shortest path of k edges
+    in the dense graph costs at most 2kτ less than the shortest path between the same nodes in the memory.
 
     Attributes:
-        observations: number of observations, the nodes of the dense graph.
+        observations: number of observations, which are the nodes of the dense graph.
         nodes: number of nodes of the memory.
-        merged: (m,) int64 which observations were merged.
+        merged: (m,) int64 the observations that were merged.
         c_in: (m,) float64 C_in of each merge over all observations, steps (Eq. 3).
         c_out: (m,) float64 C_out of each merge over all observations, steps.
-        tau_a: the nominal threshold.
-        tau: the effective one: the largest of `c_in` and `c_out`.
-        conditions: the theorem's conditions by name, and whether each holds for this memory.
-        source, target: (p,) int64 the pairs of nodes measured that have a path in the dense graph.
-        dense_cost: (p,) float64 steps in the dense graph.
-        sparse_cost: (p,) float64 steps in the memory; infinite without a path.
-        hops: (p,) int64 k, edges on the dense path.
-        unreachable: how many pairs have no path in the dense graph; the theorem says nothing about them.
+        tau_a: the nominal threshold τ_a, steps.
+        tau: the effective threshold τ: the largest value of `c_in` and `c_out`, steps.
+        conditions: conditions of the theorem by name, and whether each holds for this memory.
+        source, target: (p,) int64 the measured pairs of nodes that have a path in the dense graph.
+        dense_cost: (p,) float64 cost of the path in the dense graph, steps.
+        sparse_cost: (p,) float64 cost of the path in the memory, steps; infinite without a path.
+        hops: (p,) int64 k, number of edges on the dense path.
+        unreachable: number of pairs without a path in the dense graph, to which the theorem does not apply.
     """
 
     observations: int
@@ -73,21 +73,21 @@ class Certificate:
 
     @property
     def exceeded(self) -> Bools:
-        """(p,) which pairs exceed their bound (by more than rounding)."""
+        """(p,) whether each pair exceeds its bound, by more than rounding."""
         return self.gap > self.bound + 1e-6 * (1.0 + self.dense_cost)
 
     @property
     def within_nominal(self) -> int:
-        """How many merges meet the nominal threshold in both directions."""
+        """Number of merges that meet the nominal threshold in both directions."""
         return int(np.count_nonzero(np.maximum(self.c_in, self.c_out) <= self.tau_a))
 
     @property
     def applies(self) -> bool:
-        """Whether all of the theorem's conditions hold, so that the bound is a guarantee."""
+        """Whether all conditions of the theorem hold, so that the bound is guaranteed."""
         return all(self.conditions.values())
 
     def asdict(self) -> dict[str, Any]:
-        """Everything as plain lists and numbers; infinities as None, ready for JSON."""
+        """Return plain lists and numbers, ready for JSON; infinite values become None."""
         names = [field.name for field in dataclasses.fields(self)]
         values = {name: getattr(self, name) for name in (*names, "gap", "bound", "within_nominal", "applies")}
         return {name: _plain(value) for name, value in values.items()}
@@ -125,7 +125,19 @@ def certify(
     pairs: int | None,
     seed: int,
 ) -> Certificate:
-    """Measure a memory against the dense graph over the (n, e) embeddings of all observations it was given."""
+    """Compare a memory with the dense graph over the (n, e) embeddings of all observations that it was given.
+
+    Args:
+        distance: distance of the memory.
+        nodes: its nodes.
+        graph: its graph.
+        standing: (E,) edges that plans may use.
+        settings: its settings.
+        embedding: (n, e) embeddings of all observations, in the order in which they were given.
+        dense_max_dist: MaxDist of the dense graph, steps.
+        pairs: number of pairs of nodes to measure; None: all.
+        seed: seed of the sample of pairs.
+    """
     _check_stream(nodes, embedding)
     assignment = nodes.assignment.values
     merged = np.flatnonzero((assignment >= 0) & (nodes.stream.values[assignment] != np.arange(len(assignment))))
@@ -166,7 +178,7 @@ def _check_stream(nodes: Nodes, embedding: Floats) -> None:
     if len(embedding) != len(nodes.assignment):
         raise InputError(
             f"certificate got {len(embedding)} observations, but the memory was given {len(nodes.assignment)}: it "
-            "takes all of them, in the same order"
+            "needs all of them, in the same order"
         )
     if not np.allclose(embedding[nodes.stream.values], nodes.embedding, rtol=1e-3, atol=1e-5):
         raise InputError("these are not the observations that the memory was built from, or not in the same order")
@@ -175,7 +187,7 @@ def _check_stream(nodes: Nodes, embedding: Floats) -> None:
 def _consistency(
     distance: Distance, embedding: Floats, merged: Ints, kept: Ints
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """C_in and C_out (Eq. 3) over all observations, between each merged observation and the one its node keeps."""
+    """Compute C_in and C_out (Eq. 3) over all observations, between each merged observation and that of its node."""
     c_in, c_out = np.zeros(len(merged)), np.zeros(len(merged))
     for part in _blocks(len(merged)):
         one, other = embedding[merged[part]], embedding[kept[part]]
@@ -200,7 +212,7 @@ def _dense_graph(distance: Distance, embedding: Floats, settings: Settings) -> c
 
 
 def _draw_pairs(nodes: int, pairs: int | None, seed: int) -> tuple[Ints, Ints]:
-    """All ordered pairs of distinct nodes, or a seeded sample of them."""
+    """Return all ordered pairs of distinct nodes, or a seeded sample of them."""
     total = nodes * (nodes - 1)
     if pairs is None or pairs >= total:
         chosen = np.arange(total)
@@ -211,7 +223,7 @@ def _draw_pairs(nodes: int, pairs: int | None, seed: int) -> tuple[Ints, Ints]:
 
 
 def _path_costs(graph: csr_array, source: Ints, target: Ints) -> tuple[NDArray[np.float64], Ints]:
-    """Costs of the shortest paths of pairs, and their numbers of edges (where there is a path)."""
+    """Return the costs of the shortest paths of pairs, and their numbers of edges (0 without a path)."""
     cost, hops = np.empty(len(source)), np.zeros(len(source), np.int64)
     distinct, which = np.unique(source, return_inverse=True)
     for part in _blocks(len(distinct)):

@@ -1,4 +1,4 @@
-"""Everything that is wrong with a memory file, which is read and not changed."""
+"""Find all problems of a memory file; the file is only read."""
 
 from __future__ import annotations
 
@@ -50,18 +50,18 @@ from .schema import (
 from .settings import Settings
 
 Path_ = str | os.PathLike[str]
-_MOST_LINES = 20  # of SQLite's own check
+_MOST_LINES = 20  # lines of SQLite's integrity check that are reported
 _MOST = 2**53
-_TREES = "*** in database main ***"  # what it begins with where a tree is damaged
+_TREES = "*** in database main ***"  # first line of SQLite's integrity check if a tree is damaged
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What `check` found in a memory file.
+    """Result of `check` on a memory file.
 
     Attributes:
-        problems: what is wrong with the file, a sentence each; none if it is whole.
-        notes: what is worth knowing about it and is no damage, a sentence each.
+        problems: the problems of the file, one sentence each; empty if the file is whole.
+        notes: facts about the file that are worth knowing but are no damage, one sentence each.
     """
 
     problems: tuple[str, ...]
@@ -69,14 +69,14 @@ class Verdict:
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether the file has no problems."""
         return not self.problems
 
 
 def check(path: Path_) -> Verdict:
-    """Everything that is wrong with a memory file, which may be live and is not changed.
+    """Find all problems of a memory file. The file may be live, and is not changed.
 
-    StoreError if there is no such file, or if it cannot be read now.
+    StoreError if the file does not exist, or cannot be read now.
     """
     source = real_path(path)
     found = stat_of(source)
@@ -88,7 +88,7 @@ def check(path: Path_) -> Verdict:
     if odd := [log.name for log in logs_of(source) if not log.is_symlink() and not log.is_file()]:
         return Verdict((printable(f"{', '.join(odd)} beside it is not a file: move it away"),), tuple(notes))
     if not found.st_size:
-        # SQLite is not asked: it would take an empty file for a new one and delete the log beside it.
+        # SQLite must not open it: it would treat an empty file as a new one and delete the log beside it.
         return Verdict(("it is empty: 0 bytes",), tuple(notes))
     try:
         refuse_planted(source)
@@ -103,7 +103,7 @@ def check(path: Path_) -> Verdict:
 
 @dataclasses.dataclass
 class _Findings:
-    """What has been found so far."""
+    """Problems and notes found so far."""
 
     size: int
     notes: list[str]
@@ -113,7 +113,7 @@ class _Findings:
         self.problems.append(printable(problem))
 
     def attempt(self, what: str, function: Callable[..., Any], *arguments: Any) -> Any:
-        """What the function returns; None, and a problem, if it raises."""
+        """Call a function and return its result; if it raises, add a problem and return None."""
         try:
             return function(*arguments)
         except SGMError as error:
@@ -140,7 +140,7 @@ def _notes(source: Path, found: os.stat_result) -> list[str]:
 
 
 def _writer(source: Path) -> str:
-    """The process that writes a file, "" if there is none."""
+    """Number of the process that writes a file; "" if there is none."""
     if not os.path.lexists(source.with_name(source.name + "-lock")):
         return ""
     try:
@@ -153,7 +153,10 @@ def _writer(source: Path) -> str:
 
 @contextlib.contextmanager
 def _connected(source: Path, findings: _Findings) -> Iterator[sqlite3.Connection | None]:
-    """A connection in a read transaction that cannot change the file; None, and a problem, if SQLite cannot read it."""
+    """Open a connection in a read transaction that cannot change the file.
+
+    If SQLite cannot read the file, add a problem and yield None.
+    """
     with contextlib.ExitStack() as stack:
         connection = None
         try:
@@ -164,7 +167,7 @@ def _connected(source: Path, findings: _Findings) -> Iterator[sqlite3.Connection
                     raise StoreError(f"{source} cannot be read now: {error}. Try again.") from None
                 if not logs_of(source):
                     raise
-                # Only a connection that may write can take back what a killed writer left half done.
+                # Only a connection that may write can roll back the unfinished transaction of a killed writer.
                 connection = begin(stack.enter_context(private_copy(source)).path, "ro")
         except (sqlite3.Error, UnicodeError) as error:
             findings.say(f"SQLite cannot read it: {error}")
@@ -184,7 +187,7 @@ def _check_file(connection: sqlite3.Connection, findings: _Findings) -> None:
 
 
 def _check_header(connection: sqlite3.Connection, findings: _Findings) -> int:
-    """The schema version to read the file as."""
+    """Check application id and schema version; return the schema version to read the file with."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION:
         findings.say(f"it is not a memory file: its application id is {application:#x}, not {APPLICATION:#x}")
@@ -200,7 +203,7 @@ def _check_header(connection: sqlite3.Connection, findings: _Findings) -> int:
 
 
 def _check_trees(connection: sqlite3.Connection, version: int, findings: _Findings) -> set[str]:
-    """The tables that are declared as they should be and that SQLite can read from end to end."""
+    """Return the tables whose declaration is correct and that SQLite can read completely."""
     expected, found = expected_schema(version), schema_of(connection)
     known = [entry[1] for entry in expected if entry in found and entry[0] == "table"]
     lines = []
@@ -222,7 +225,7 @@ def _check_trees(connection: sqlite3.Connection, version: int, findings: _Findin
 
 
 def _odd(found: list[tuple[str, str, str]], expected: list[tuple[str, str, str]]) -> str:
-    """How the tables, indexes, views and triggers differ."""
+    """Describe how the tables, indexes, views and triggers differ from the expected ones."""
     had, wanted = {entry[:2] for entry in found}, {entry[:2] for entry in expected}
     changed = {entry[:2] for entry in expected if entry not in found} & had
     parts = [
@@ -234,12 +237,12 @@ def _odd(found: list[tuple[str, str, str]], expected: list[tuple[str, str, str]]
 
 
 def _integrity(connection: sqlite3.Connection, table: str | None = None) -> list[str]:
-    """What SQLite finds wrong with the file, or with one table of it; nothing if it is sound."""
-    # Without an argument it stops after 100 problems. SQLite 3.53 takes a number here for the name of a table.
+    """Return the problems that SQLite finds in the file, or in one of its tables; none if it is sound."""
+    # Without an argument the check stops after 100 problems. SQLite 3.53 takes a number here for the name of a table.
     query = "SELECT integrity_check FROM pragma_integrity_check" + ("" if table is None else "(?)")
     given = () if table is None else (table,)
     try:
-        # The first row has all that is wrong with the trees. To go on in a damaged tree might never end.
+        # The first row lists all problems of the trees. Reading on in a damaged tree might never end.
         texts = connection.execute(f"{query} LIMIT 1", given).fetchall()
         if texts[0][0] != "ok" and not texts[0][0].startswith(_TREES):
             texts = connection.execute(query, given).fetchall()
@@ -250,19 +253,19 @@ def _integrity(connection: sqlite3.Connection, table: str | None = None) -> list
 
 
 class _RowCheck:
-    """Checks the rows of each table as the reader does, and goes on after a problem."""
+    """Checks the rows of each table in the same way as the reader, and continues after a problem."""
 
     def __init__(self, connection: sqlite3.Connection, version: int, sound: set[str], findings: _Findings) -> None:
-        """Check the tables in `sound`; the others cannot be read from end to end."""
+        """Prepare to check the tables in `sound`; the others cannot be read completely."""
         self.connection = connection
         self.version = version
         self.sound = sound
         self.findings = findings
-        self.total = 0  # of the rows that are as they should be
+        self.total = 0  # checksum of the valid rows
         self.facts: dict[str, Any] = {}
 
     def run(self) -> None:
-        """Check everything."""
+        """Check all tables and the checksum."""
         self._facts()
         nodes = self._nodes()
         number = self._size("nodes") if nodes is None else len(nodes)
@@ -273,12 +276,15 @@ class _RowCheck:
             self.findings.attempt("meta", check_tail, self.facts["tail"], number)
         if not self.findings.problems and checksum != self.total:
             self.findings.say(
-                f"its rows do not add up to its checksum ({self.total}, not {checksum}): it was changed by hand, or by "
-                "the disk"
+                f"its rows do not add up to its checksum ({self.total}, not {checksum}): it was changed by hand, or "
+                "damaged by the disk"
             )
 
     def _sum(self, table: str, function: Callable[..., tuple[Any, int]], *arguments: Any) -> Any:
-        """What a function of read.py returns, its sum added up; None if its tables are unsound or it raises."""
+        """Call a function of read.py, add its checksum to the total and return its result.
+
+        Return None if one of its tables (joined by " and ") is unsound, or if the function raises.
+        """
         if not self.sound.issuperset(table.split(" and ")):
             return None
         result = self.findings.attempt(table, function, *arguments)
@@ -288,7 +294,7 @@ class _RowCheck:
         return result[0]
 
     def _size(self, table: str) -> int:
-        """How many rows a table has that cannot be read as it should."""
+        """Estimate the number of rows of a damaged table, from above."""
         if table not in self.sound:
             return 2**31 - 1
         rows, last = self.connection.execute(f"SELECT count(*), max(rowid) FROM {table}").fetchone()
@@ -320,7 +326,7 @@ class _RowCheck:
         return nodes
 
     def _assignments(self) -> None:
-        """Check the assignments beside nodes that are damaged, if the nodes say which observations they are."""
+        """Check the assignments although the nodes are damaged, if the stream number of each node is readable."""
         rows = self.connection.execute("SELECT id, stream FROM nodes ORDER BY id").fetchall()
         if all(type(stream) is int and node == place for place, (node, stream) in enumerate(rows)):
             nodes = Nodes()
@@ -357,7 +363,7 @@ class _RowCheck:
 
 
 def checked_policy(values: dict[str, Any]) -> None:
-    """InputError if these are no parameters of a policy of this package."""
+    """Raise InputError if these are invalid parameters of a policy of this package."""
     if not isinstance(values.get("name"), str) or values["name"] in POLICIES:
         try:
             policy_from_dict(values)
@@ -366,7 +372,7 @@ def checked_policy(values: dict[str, Any]) -> None:
 
 
 def facts_of(rows: Iterable[tuple[Any, Any]]) -> tuple[dict[str, Any], list[str]]:
-    """The facts in rows of `meta` by name, and the names of those that are no JSON."""
+    """Return the facts in rows of `meta` by name, and the names of those that are not JSON."""
     facts: dict[str, Any] = {}
     odd = []
     for key, value in rows:

@@ -1,21 +1,22 @@
-"""Choosing the settings of a memory from data: MaxDist, τ_a, k and the number of nodes, with the reasons.
+"""Choose the settings of a memory from data: MaxDist, τ_a, k and the number of nodes, with the reasons.
 
-1. Noise. What the distance says of observations one step apart: thresholds under it mean nothing.
-2. MaxDist: how far the controller is good, by the data's own actions, in steps of the distance, and at most half of
-   where the distance is clipped (`far`). Without a controller a third of that, and at least three times the noise;
-   where the data reaches nothing so far, 10 steps, the paper's, or half of `far` if that is less.
+1. Noise: the spread of the distance between observations one step apart. Thresholds below it mean nothing.
+2. MaxDist: the reach of the controller, measured on the actions of the data, in steps of the distance, and at most half
+   of the value at which the distance is clipped (`far`). Without a controller a third of `far`, and at least three
+   times the noise. If no pair of the data is so far apart, 10 steps as in the paper, or half of `far` if that is less.
 3. τ_a: half of MaxDist, as in the paper, and at least the noise of a whole row of distances, so that neighbours merge.
-4. Graphs are built over a part of the observations until one is connected: with a smaller τ_a first, which keeps more
-   nodes, then with a larger MaxDist. One with too many nodes gets a larger τ_a. For the noise and for connectivity
-   MaxDist may rise to 0.65 of `far`; over a half there is a warning.
-5. k: the fewest successors that leave the graph connected and its ways hardly longer than without the filter.
-6. The memory is built over all observations, or over as many as asked for, and consolidated: each node keeps the middle
-   one of its observations, see `SparseGraphicalMemory.consolidated`. Edges in time weigh at least what the
-   distance says, up to MaxDist: an episode passes from one node to the next in a step, but nodes are further apart than
-   that. An edge is longer than MaxDist only where the data itself has a gap of more steps.
+4. Graphs are built over a part of the observations until one is connected: first with a smaller τ_a, which keeps more
+   nodes, then with a larger MaxDist. A graph with too many nodes gets a larger τ_a. Noise or poor connectivity may
+   raise MaxDist up to 0.65 of `far`; above half of `far` there is a warning.
+5. k: the smallest number of successors with which the graph stays connected and paths are hardly longer than without
+   the filter.
+6. The memory is built over all observations, or at most as many as asked for, and consolidated: each node keeps the
+   medoid of its observations, see `SparseGraphicalMemory.consolidated`. Edges in time weigh at least the distance, up
+   to MaxDist: an episode passes from one node to the next in a step, but the observations of the two nodes are further
+   apart. An edge is longer than MaxDist only where the data has a gap of more steps.
 
-It sees observations, distances and recorded actions, and never an outcome of navigation. Which edges walls block cannot
-be seen from data: an agent finds out, see `sgm.cleanup`.
+The procedure uses observations, distances and recorded actions, and never an outcome of navigation. Data does not show
+which edges are blocked by walls; an agent finds out, see `sgm.cleanup`.
 """
 
 from __future__ import annotations
@@ -45,28 +46,28 @@ from .single_steps import ONE_STEP, measure
 from .stats import look_at
 from .threshold import _Buffer, _keeping
 
-LEAST_APART = 1.0  # steps; a distance that says less of any two observations tells none apart
-FEW_NODES = 10  # with fewer there is hardly anything to plan on
-WHOLE = 0.9  # share of nodes in the largest component under which a memory is in pieces
-NOISY = 1.0  # noise over one step, as a share of MaxDist, over which edges are chance
+LEAST_APART = 1.0  # steps; if all distances of a sample are below this, the distance cannot tell observations apart
+FEW_NODES = 10  # with fewer nodes, planning is of little use
+WHOLE = 0.9  # share of nodes in the largest component below which a memory is in pieces
+NOISY = 1.0  # noise over one step, as a share of MaxDist, above which edges are random
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Choice:
-    """Settings for a memory, the memory, and why they were chosen.
+    """Chosen settings, the memory built with them, and the reasons.
 
     Attributes:
-        memory: built over the data with these settings.
+        memory: the memory of the data with these settings.
         max_dist: MaxDist, steps.
         tau_a: τ_a, steps.
-        tau_p: the perceptual check; None: off.
+        tau_p: threshold of the perceptual check; None: off.
         k: successors kept for each node; None: all.
-        noise: standard deviation of the distance over one step, steps; NaN if nothing tells.
-        reach: steps over which the controller is good; None if that is not known.
+        noise: standard deviation of the distance over one step, steps; NaN if unknown.
+        reach: number of steps over which the controller is good; None if unknown.
         connected: share of the nodes in the largest strongly connected component.
-        why: the reasons, a sentence each.
-        tried: the graphs that were built on the way.
-        rows: (n,) int64 which of the given observations the memory was built over.
+        why: the reasons, one sentence each.
+        tried: the graphs that were built during the search.
+        rows: (n,) int64 rows of the given observations from which the memory was built.
         seconds: wall time, s.
     """
 
@@ -85,7 +86,7 @@ class Choice:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What to give to `SparseGraphicalMemory` for the same merges; the module says what else is done."""
+        """Arguments of `SparseGraphicalMemory` that give the same merges; further steps are described in the module."""
         return {"tau_a": self.tau_a, "tau_p": self.tau_p, "max_dist": self.max_dist, "k": self.k}
 
     @property
@@ -94,13 +95,13 @@ class Choice:
         return len(self.memory)
 
     def __repr__(self) -> str:
-        """The settings, and a line for each reason."""
+        """Summary: the settings, and a line for each reason."""
         chosen = f"max_dist={self.max_dist:.4g}, tau_a={self.tau_a:.4g}, tau_p={self.tau_p}, k={self.k}"
         size = f"{self.nodes:,} nodes of {len(self.rows):,} observations, {self.connected:.1%} of them connected"
         return "\n".join([f"<Choice {chosen}: {size}", *(f"  {reason}" for reason in self.why), f"  {self.memory!r}>"])
 
     def asdict(self) -> dict[str, Any]:
-        """Plain numbers and sentences, ready for JSON."""
+        """Return plain numbers and sentences, ready for JSON."""
         names = ("max_dist", "tau_a", "tau_p", "k", "nodes", "reach", "connected", "why", "seconds")
         noise = self.noise if math.isfinite(self.noise) else None
         tried = [dataclasses.asdict(each) for each in self.tried]
@@ -125,29 +126,31 @@ def choose(
     seed: int = 0,
     progress: bool = True,
 ) -> Choice:
-    """Propose MaxDist, τ_a, k and a number of nodes for a memory over this data, and build it.
+    """Choose MaxDist, τ_a, k and the number of nodes for a memory of this data, and build it.
 
-    The procedure is described at the top of this module. A `MemoryWarning` says what is probably not as you want it: a
-    distance that tells hardly anything apart or is very noisy, very few nodes, a memory in pieces.
+    The procedure is described at the top of this module. A `MemoryWarning` says what is probably wrong: a distance that
+    hardly tells observations apart or is very noisy, very few nodes, a memory in pieces.
 
     Args:
-        data: an `sgm.Experience`; or (n, ...) observations, whose noise and whose edges in time are not known.
+        data: an `sgm.Experience`; or (n, ...) observations, which give neither the noise nor edges in time.
         distance: see `SparseGraphicalMemory`.
-        controller: what will follow the plans: a function of observations and targets, compared with the actions of
-            the data; or a report with `lags`, `controller` and `constant`, as `sgm.controllers` makes for held-out
-            episodes. None: not asked.
-        nodes: most nodes; more, and it says so, if that takes τ_a over 0.6 × MaxDist or if τ_a is given.
-        reach: steps over which the controller is good, if you know it.
-        max_dist: MaxDist, if you know it.
-        tau_a: τ_a, if you know it.
+        controller: the controller that will follow the plans, a function of observations and targets, which is compared
+            with the actions of the data; or a report with `lags`, `controller` and `constant`, as `sgm.controllers`
+            makes for held-out episodes. None: the reach of the controller is not measured.
+        nodes: largest number of nodes. There may be more if τ_a would have to be above 0.6 × MaxDist, or if `tau_a` is
+            given; a sentence in `why` then says so.
+        reach: number of steps over which the controller is good, if you know it.
+        max_dist: MaxDist in steps, if you know it.
+        tau_a: τ_a in steps, if you know it.
         k: successors kept for each node, if you know it; None keeps all.
         connected: share of the nodes in one strongly connected component that is enough.
-        most: observations that the memory is built over, at most: of longer data every so many, and whole episodes.
-        sample: observations that graphs are tried with.
-        keep_observations: keep each node's observation. None: if the data has no achieved goals, since nodes must have
-            something to send the controller to.
-        policy: cleanup policy of the memory; the default is the paper's with a guard: see docs/sparsity.md.
-        seed: of samples.
+        most: largest number of observations to build the memory from; longer data is thinned out evenly, and then by
+            whole episodes.
+        sample: number of observations with which graphs are tried.
+        keep_observations: store the observation of each node. None: store it if the data has no achieved goals, since
+            the controller needs one or the other as its target.
+        policy: cleanup policy of the memory; the default is the paper's policy with a guard, see docs/sparsity.md.
+        seed: seed of the samples.
         progress: show progress bars.
     """
     begin = time.perf_counter()
@@ -190,7 +193,7 @@ def choose(
     if doubts := _doubts(memory, len(chosen), search):
         warnings.warn(" ".join(doubt[0].upper() + doubt[1:] for doubt in doubts), MemoryWarning, stacklevel=2)
     search.say(
-        f"{len(memory):,} nodes: what these settings keep of {len(chosen):,} observations; {share:.1%} of them are in "
+        f"{len(memory):,} nodes of {len(chosen):,} observations with these settings; {share:.1%} of the nodes are in "
         "one strongly connected component."
     )
     seconds = time.perf_counter() - begin
@@ -199,14 +202,14 @@ def choose(
 
 
 def _doubts(memory: SparseGraphicalMemory, given: int, search: Search) -> list[str]:
-    """Sentences about data or a distance from which nothing good can be chosen, each with what to do."""
+    """Return warnings about the data, the distance or the memory, each with advice."""
     settings, stats, measured = memory.settings, memory.stats(), search.measured
     number, largest = stats.nodes, stats.largest_component
     found = []
     if measured.greatest < LEAST_APART and given > 1:
         found.append(
             f"the distance tells hardly any observations apart: those of a sample are {measured.greatest:.3g} steps or "
-            "less from each other. Collect data in which something changes, or train the distance for longer."
+            "less from each other. Collect data with more variation, or train the distance for longer."
         )
     elif number < FEW_NODES and given > 1:
         found.append(
@@ -226,20 +229,21 @@ def _doubts(memory: SparseGraphicalMemory, given: int, search: Search) -> list[s
     if not search.given and settings.max_dist > (1 + 1e-6) * MOST * search.far:
         found.append(
             f"MaxDist {settings.max_dist:.3g} is over half of the {search.far:.3g} steps at which the distance is "
-            "clipped, and near there it tells places apart badly. Collect more, train the distance for longer ways "
-            "(`cap` or `reach`), or give max_dist."
+            "clipped, where it is inaccurate. Collect more, train the distance for longer paths (`cap` or `reach`), or "
+            "give max_dist."
         )
     found += look_at(number, given, settings, stats.edges, largest, asked=True)
     if WHOLE * number > largest >= number / 2:
         found.append(
             f"the memory is in {stats.components} pieces (strongly connected components), and the largest has "
-            f"{largest:,} of {number:,} nodes: no plan leads from one to another. Collect more, or raise max_dist."
+            f"{largest:,} of {number:,} nodes: no plan leads from one piece to another and back. Collect more, or "
+            "raise max_dist."
         )
     return found
 
 
 class _Part:
-    """Some of the observations, read when they are asked for."""
+    """Some rows of the observations, read on access."""
 
     def __init__(self, observations: Any, rows: Ints) -> None:
         self.observations, self.rows = observations, rows
@@ -252,7 +256,7 @@ class _Part:
 
 
 def _memory(distance: Distance, policy: Any, built: Builder, observations: Any) -> SparseGraphicalMemory:
-    """A memory over the distance given, from a graph that was built over row numbers."""
+    """Make a memory with the given distance from a graph that was built over row numbers."""
     settings = built.settings
     keep = observations is not None
     facts: dict[str, Any] = {"tau_p": None, "max_dist": settings.max_dist, "tau_a": settings.tau_a, "k": settings.k}

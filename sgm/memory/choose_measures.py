@@ -1,4 +1,4 @@
-"""What data tells about a distance and a controller: noise, the greatest distance, and how far a controller is good."""
+"""Measure a distance and a controller on data: noise, the largest distance, and the reach of the controller."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .arrays import Ints
 from .distance import Distance, Floats, between, count, embed, paired
 from .given import OF_THE_DATA, unpack
 
-OFFSETS = (1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64)  # rows apart at which distance and controller are measured
-GOOD = 0.5  # share of its greatest skill that a controller must have over a lag
-LEAST_SKILL = 0.1  # a controller that never gets so much better than a constant action tells nothing
-TELLING = 0.3  # agreement of the data's own action with those up to the goal, under which a lag tells nothing
+OFFSETS = (1, 2, 3, 5, 8, 12, 16, 24, 32, 48, 64)  # numbers of rows between the observations of a measured pair
+GOOD = 0.5  # share of its largest skill above which a controller counts as good at a lag
+LEAST_SKILL = 0.1  # if the largest skill is below this, the reach of the controller is unknown
+TELLING = 0.3  # least agreement of the first action with the actions up to the goal; other lags are not used
 _PAIRS, _COLUMNS, _COMPARED, _FEWEST = 256, 1024, 512, 20
 
 
@@ -28,11 +28,11 @@ class Rows:
 
     Attributes:
         observations: (n, ...) observations.
-        goals: (n, ...) what each is as a goal.
+        goals: (n, ...) the observations as goals.
         actions: (n, ...) actions, or None.
-        episodes: (n,) episode of each; all 0 if not known.
-        steps: (n,) step of each within its episode.
-        walks: whether there are episodes.
+        episodes: (n,) episode of each observation; all 0 if unknown.
+        steps: (n,) step of each observation within its episode.
+        walks: whether the episodes are known.
     """
 
     observations: Any
@@ -44,7 +44,7 @@ class Rows:
 
     @classmethod
     def of(cls, data: Any) -> Rows:
-        """The rows of an `sgm.Experience`, or of plain observations."""
+        """Make the rows of an `sgm.Experience` or of plain observations."""
         given = unpack(data, OF_THE_DATA)
         number = count(given.observations)
         walks = given.episode is not None
@@ -55,11 +55,11 @@ class Rows:
 
     @property
     def number(self) -> int:
-        """N."""
+        """Number of observations."""
         return len(self.episodes)
 
     def pairs(self, offset: int, most: int, random: np.random.Generator) -> tuple[Ints, Ints]:
-        """(m,) and (m,) rows of one episode, so many rows apart; at most `most` of them, ascending."""
+        """Draw pairs of rows of one episode that are `offset` rows apart: (m,) and (m,) rows, m ≤ `most`, ascending."""
         first = np.arange(max(0, self.number - offset)) if self.walks else np.empty(0, np.int64)
         first = first[self.episodes[first] == self.episodes[first + offset]] if len(first) else first
         if len(first) > most:
@@ -67,9 +67,10 @@ class Rows:
         return first, first + offset
 
     def thinned(self, most: int, stride: int) -> Ints:
-        """At most `most` rows: every so many, `stride` at most where there are episodes, then of fewer episodes.
+        """Select at most `most` rows, evenly spaced.
 
-        Where a single episode has more, every so many of its rows whatever the stride.
+        With episodes the spacing is at most `stride`, and if there are still too many rows, whole episodes are left
+        out. Rows that are still too many, as of a single long episode, are spaced more widely.
         """
         everything = np.arange(self.number)
         if self.number <= most:
@@ -84,7 +85,7 @@ class Rows:
         return kept[self.among(kept, most)]
 
     def among(self, rows: Ints, most: int) -> Ints:
-        """At most `most` places in `rows`, evenly from all over."""
+        """Return at most `most` evenly spaced positions in `rows`."""
         if len(rows) <= most:
             return np.arange(len(rows))
         return np.unique(np.linspace(0, len(rows) - 1, most).astype(np.int64))
@@ -92,15 +93,15 @@ class Rows:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Measures:
-    """What a distance says of the data.
+    """Measurements of a distance on data.
 
     Attributes:
-        noise: standard deviation of the distance over one step, steps; NaN if nothing tells.
-        greatest: the greatest distance in a sample, steps.
-        lags: (l,) steps between observations of one episode.
-        says: (l,) the median distance between observations so many steps apart.
+        noise: standard deviation of the distance over one step, steps; NaN if unknown.
+        greatest: the largest distance in a sample, steps.
+        lags: (l,) numbers of steps between two observations of one episode.
+        says: (l,) median distance of pairs at each lag, steps.
         here: (m, c) distances from observations to a sample of others.
-        following: (m, c) those from what was seen one step later.
+        following: (m, c) distances from the next observations to the same sample.
     """
 
     noise: float
@@ -111,18 +112,18 @@ class Measures:
     following: Floats
 
     def over(self, steps: float) -> float:
-        """What the distance says, in the middle, of observations so many steps apart; `steps` if nothing tells."""
+        """Median distance between observations `steps` steps apart, interpolated; `steps` itself if unknown."""
         return float(np.interp(steps, self.lags, self.says)) if len(self.lags) else steps
 
     def row_noise(self, max_dist: float) -> float:
-        """The median of ‖d(s, ·) − d(s', ·)‖∞ over what is within MaxDist of s, where s' came one step after s."""
+        """Median of ‖d(s, ·) − d(s', ·)‖∞ over observations within MaxDist of s, where s' is one step after s."""
         near = self.here < max_dist
         gaps = np.where(near, np.abs(self.here - self.following), 0).max(axis=1, initial=0)[near.any(axis=1)]
         return float(np.median(gaps)) if len(gaps) else 0.0
 
 
 def measure_distance(rows: Rows, distance: Distance, seed: int) -> Measures:
-    """Measure a distance on a sample of the data, which is embedded for it."""
+    """Measure a distance on a sample of the data."""
     random = np.random.default_rng(seed)
     columns = np.sort(random.choice(rows.number, min(rows.number, _COLUMNS), replace=False))
     others = embed(distance, np.asarray(rows.observations[columns]), None)
@@ -148,11 +149,11 @@ def measure_distance(rows: Rows, distance: Distance, seed: int) -> Measures:
 
 
 class Reach(NamedTuple):
-    """How far a controller is good.
+    """Reach of a controller.
 
     Attributes:
-        steps: the greatest lag over which it is.
-        at_least: whether it is good over every lag that the data can tell of.
+        steps: the longest lag at which it is good.
+        at_least: whether it is good at every lag that could be measured.
     """
 
     steps: float
@@ -160,13 +161,13 @@ class Reach(NamedTuple):
 
 
 def measure_reach(rows: Rows, controller: Any, seed: int) -> Reach | None:
-    """Up to which lag a controller has half of its greatest skill; None if nothing tells.
+    """Find the longest lag at which a controller has half of its largest skill; None if unknown.
 
-    Skill is measured by the actions of the data: of discrete ones, how much more often the controller takes them than
-    one action for all would; of continuous ones, how much greater the mean cosine is than that of one direction for
-    all, since a controller may well be faster than the data was. The data changes its mind: skill is a share of what
-    the mean action up to the goal has. `controller` is a function, or a report with `measure`, `lags`,
-    `controller` and `constant`.
+    Skill compares the actions of the controller with those of the data. For discrete actions it is the accuracy above
+    that of the best constant action; for continuous actions the mean cosine above that of the best constant direction,
+    because the controller may be faster than the data. Since the actions of the data may change on the way to a goal,
+    skill is divided by that of the mean action up to the goal. `controller` is a function, or a report with `measure`,
+    `lags`, `controller` and `constant`.
     """
     if hasattr(controller, "lags") and hasattr(controller, "constant"):
         lags = np.asarray(controller.lags, np.float64)
@@ -185,7 +186,7 @@ def measure_reach(rows: Rows, controller: Any, seed: int) -> Reach | None:
 
 
 def _compare(rows: Rows, controller: Any, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(l,) lags that the data can tell of, and (l,) skills."""
+    """(l,) lags that the data allows to measure, and (l,) skills."""
     lags, skills = [], []
     random, act = np.random.default_rng(seed), getattr(controller, "likeliest", controller)
     if rows.actions is None or getattr(controller, "uses_previous", False):
@@ -202,12 +203,12 @@ def _compare(rows: Rows, controller: Any, seed: int) -> tuple[NDArray[np.float64
         chosen = _checked(act(np.asarray(rows.observations[first]), np.asarray(rows.goals[second])), taken)
         agreed = _agreement(taken, chosen)
         lags.append(float(np.median(rows.steps[second] - rows.steps[first])))
-        skills.append(agreed / possible if agreed >= LEAST_SKILL else 0.0)  # less may be chance
+        skills.append(agreed / possible if agreed >= LEAST_SKILL else 0.0)  # a lower value may be chance
     return np.array(lags), np.array(skills)
 
 
 def _checked(chosen: Any, taken: NDArray[Any]) -> NDArray[Any]:
-    """The actions of a controller in the shape of those taken; InputError if they are no such actions."""
+    """Return the actions of a controller in the shape of those of the data; InputError if they are invalid."""
     actions = np.asarray(chosen)
     if actions.dtype.kind not in "iufb" or actions.size != taken.size or len(actions) != len(taken):
         raise InputError(
@@ -220,7 +221,7 @@ def _checked(chosen: Any, taken: NDArray[Any]) -> NDArray[Any]:
 
 
 def _summary(ahead: NDArray[Any]) -> NDArray[Any]:
-    """(l, m, ...) actions to (m, ...): the mean of continuous ones, the most common of discrete ones."""
+    """Summarise (l, m, ...) actions as (m, ...): the mean of continuous ones, the most common of discrete ones."""
     if ahead.dtype.kind not in "iub":
         return np.asarray(ahead.mean(axis=0))
     times = (ahead[:, None] == ahead[None]).reshape(len(ahead), *ahead.shape[:2], -1).all(axis=3).sum(axis=1)
@@ -228,18 +229,18 @@ def _summary(ahead: NDArray[Any]) -> NDArray[Any]:
 
 
 def _agreement(taken: NDArray[Any], chosen: NDArray[Any]) -> float:
-    """1: the same actions, or directions from the mean one; 0: no better than one action, or direction, for all."""
+    """Agreement of two sets of actions: 1 if equal (continuous: in direction), 0 if no better than a constant one."""
     flat, own = taken.reshape(len(taken), -1), chosen.reshape(len(taken), -1)
     if taken.dtype.kind in "iub":
         values, times = np.unique(flat, axis=0, return_counts=True)
         wrong, constant = float((flat != own).any(axis=1).mean()), 1 - times.max() / len(flat)
         return 1 - wrong / constant if len(values) > 1 else 0.0
-    middle = flat.mean(axis=0)  # actions may all be positive
+    middle = flat.mean(axis=0)  # directions are relative to the mean, because actions may all be positive
     directions, told = _directions(flat - middle), _directions(own - middle)
-    constant = float(np.linalg.norm(directions.mean(axis=0)))  # the mean cosine of the best direction for all
+    constant = float(np.linalg.norm(directions.mean(axis=0)))  # mean cosine of the best constant direction
     return (float((directions * told).sum(axis=1).mean()) - constant) / max(1 - constant, 1e-9)
 
 
 def _directions(vectors: NDArray[Any]) -> NDArray[Any]:
-    """(m, a) vectors of length 1, or 0 where they were."""
+    """Normalise (m, a) vectors to length 1; zero vectors stay zero."""
     return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9))

@@ -1,4 +1,4 @@
-"""The search of `sgm.choose`: what it measures, which graphs it tries, and what it says about them."""
+"""The search of `sgm.choose`: its measurements, the graphs that it tries, and the reasons that it gives."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ from .settings import Settings, number, whole
 from .threshold import _Buffer
 
 PAPER = 10.0  # MaxDist of the paper, steps
-SHARE = 1 / 3  # of where the distance is clipped, for MaxDist without a controller
-MOST = 1 / 2  # the same at most, however far the controller is good
-LONGEST = 0.65  # the same for the sake of noise and connectivity; agents failed at 0.8, see docs/own-environment.md
-FINEST, COARSEST = 1 / 8, 0.6  # least and greatest τ_a, as shares of MaxDist
+SHARE = 1 / 3  # MaxDist without a controller, as a share of the value at which the distance is clipped
+MOST = 1 / 2  # the same, upper limit for any controller
+LONGEST = 0.65  # the same, upper limit because of noise or connectivity; agents failed at 0.8, docs/own-environment.md
+FINEST, COARSEST = 1 / 8, 0.6  # smallest and largest τ_a, as shares of MaxDist
 FILTERS = (5, 8, 12, 20)  # values of k that are tried
-STRETCH = 1.1  # how much longer ways may be for the filter, in the middle
-_GOALS = 24  # goals of the ways that are compared
-_PART = 512  # observations between two looks at the node count
-_PLAIN = FirstFailure()  # prices are weights, as long as nothing was tried
+STRETCH = 1.1  # largest median ratio of path lengths with and without the filter
+_GOALS = 24  # number of goals whose paths are compared
+_PART = 512  # observations between two checks of the node count
+_PLAIN = FirstFailure()  # costs are weights, as long as no edge was tried
 
 
 @dataclasses.dataclass(frozen=True)
 class Try:
-    """One graph that was built on the way to a choice, without the k-nearest filter.
+    """One graph that was built during the search, without the k-nearest filter.
 
     Attributes:
         max_dist: MaxDist, steps.
         tau_a: τ_a, steps.
-        observations: how many it was built over.
-        nodes: its nodes; if not `complete`, those it had when it was given up for having too many.
+        observations: number of observations.
+        nodes: number of nodes; if not `complete`, the number when the build was stopped because of too many.
         connected: share of its nodes in the largest strongly connected component; 0 if not complete.
-        complete: whether it was built to its end.
+        complete: whether it was built completely.
     """
 
     max_dist: float
@@ -73,10 +73,10 @@ class Search:
     def say(self, sentence: str) -> None:
         self.why.append(sentence)
 
-    # -- what the data says ------------------------------------------------------------------------------------------
+    # -- measurements ------------------------------------------------------------------------------------------------
 
     def begin(self, controller: Any, reach: float | None, max_dist: float | None, tau_a: float | None) -> None:
-        """Measure the distance and choose where to begin."""
+        """Measure the distance, and choose the first MaxDist."""
         self.measured = measure_distance(self.rows, self.distance, self.seed)
         far = far_of(self.distance)
         self.far = math.inf if far is None else float(self.distance.far)  # type: ignore[attr-defined]
@@ -88,17 +88,20 @@ class Search:
             self.say(f"MaxDist {self.max_dist:.4g}: given.")
         else:
             self.max_dist = self._from_reach(controller)
-        self.wanted = self.max_dist  # if it were not for the noise
+        self.wanted = self.max_dist  # before it is raised because of noise
         self._respect_noise()
 
     def _from_reach(self, controller: Any) -> float:
-        """MaxDist by the controller; where the data tells only that it is good over so much, by the distance too."""
+        """Choose MaxDist by the reach of the controller; by the distance too if only a lower bound of it is known."""
         known = self.reach is not None
         at_least = False
         if not known and controller is not None:
             found = measure_reach(self.rows, controller, self.seed)
             if found is None:
-                self.say("The controller cannot be compared: the data has no actions, or it tells none apart.")
+                self.say(
+                    "The reach of the controller is unknown: the data has no actions, or by them it is hardly better "
+                    "than a constant action."
+                )
             else:
                 self.reach, at_least = found
         by_distance = self.far * SHARE if self.clips else min(PAPER, MOST * self.far)
@@ -106,17 +109,15 @@ class Search:
             steps = self.measured.over(self.reach)
             start = max(steps, by_distance) if at_least else steps
             least = "at least " if at_least else ""
-            self.say(
-                f"The controller is good over {least}{self.reach:g} steps, which the distance says are {steps:.4g}."
-            )
+            self.say(f"The controller is good over {least}{self.reach:g} steps, a distance of {steps:.4g}.")
             if start > MOST * self.far:
                 start = MOST * self.far
                 self.say(
-                    f"MaxDist {start:.4g}: half of the {self.far:.4g} steps at which the distance is clipped. Near "
-                    "there it tells places apart badly, and too many would be merged."
+                    f"MaxDist {start:.4g}: half of the {self.far:.4g} steps at which the distance is clipped. Close to "
+                    "this value it is inaccurate, and too many observations would be merged."
                 )
             elif start > steps:
-                self.say(f"MaxDist {start:.4g}: the data tells nothing of longer ways; {self._rule()}.")
+                self.say(f"MaxDist {start:.4g}: its reach over longer paths is unknown; {self._rule()}.")
             else:
                 self.say(f"MaxDist {start:.4g}: as far as the controller is good.")
             return start
@@ -128,7 +129,7 @@ class Search:
             return f"a third of the {self.far:.4g} steps at which the distance is clipped"
         if MOST * self.far < PAPER:
             return f"half of the {self.far:.4g} steps at which the distance is clipped"
-        return "as in the paper, since the distance is clipped nowhere that the data reaches"
+        return "as in the paper, since no distance in the data is clipped"
 
     def _respect_noise(self) -> None:
         noise = self.measured.noise
@@ -143,15 +144,15 @@ class Search:
         if self.reach is not None:
             # In MiniGrid (noise 1.9, reach 2) agents reached 97 % of 60 goals with MaxDist 2, and 30 % with 5.6, three
             # times the noise.
-            self.say("That is much for this MaxDist, but the controller is good over no more.")
+            self.say("This is high for this MaxDist, but the controller is good over no more.")
         else:
-            self.say(f"MaxDist is raised to {least:.4g}, three times the noise: shorter edges would be chance.")
+            self.say(f"MaxDist is raised to {least:.4g}, three times the noise: shorter edges would be random.")
             self.max_dist = least
 
     # -- graphs ------------------------------------------------------------------------------------------------------
 
     def run(self, sample: int, *, fixed_tau: bool, bar: Any) -> Try:
-        """The best of the graphs over a part of the observations."""
+        """Return the best of the graphs over a part of the observations."""
         part = self.rows.among(self.chosen, sample)
         best: Try | None = None
         for max_dist, tau_a in self._candidates(fixed_tau):
@@ -168,7 +169,7 @@ class Search:
         return found
 
     def _candidates(self, fixed_tau: bool) -> Any:
-        """Pairs of MaxDist and τ_a, in the order in which they are tried; those before tell which come next."""
+        """Yield pairs of MaxDist and τ_a to try; each depends on the results of the previous ones."""
         longest = max(LONGEST * self.far, self.max_dist)
         for factor in (1.0,) if self.given else (1.0, 1.4, 2.0):
             max_dist = min(self.max_dist * factor, longest)
@@ -188,7 +189,7 @@ class Search:
                 tau_a = following
 
     def _in_vain(self, max_dist: float) -> bool:
-        """Whether another τ_a is not worth a try: the last one did not help, or went from too few to too many nodes."""
+        """Whether to stop the search over τ_a: the last one did not help, or jumped from too few to too many nodes."""
         mine = [each for each in self.tried if each.max_dist == max_dist][-2:]
         if len(mine) < 2:
             return False
@@ -208,7 +209,7 @@ class Search:
         return found
 
     def _build(self, settings: Settings, part: Ints, limit: float, bar: Any = None) -> tuple[Builder, bool]:
-        """Take in these places of the chosen rows, in order; False if given up for holding too many nodes."""
+        """Build a graph of these positions in the chosen rows; False if stopped because of more than `limit` nodes."""
         builder = Builder(Nodes(), Graph(), EventLog(), settings)
         builder.graph.set_filter(settings.k)
         builder.graph.set_reversible(settings.reversible)
@@ -227,9 +228,7 @@ class Search:
             self.say(f"τ_a {found.tau_a:.4g}: given.")
             return
         floor = self.measured.row_noise(found.max_dist)
-        because = (
-            "half of MaxDist, as in the paper" if found.tau_a == found.max_dist / 2 else "the coarsest that will do"
-        )
+        because = "half of MaxDist, as in the paper" if found.tau_a == found.max_dist / 2 else "found by the search"
         if floor > found.max_dist / 2 and abs(found.tau_a - floor) < 1e-6 * floor:
             because = "the noise of a row of distances one step apart, below which neighbours would not merge"
         if len(self.tried) > 1:
@@ -246,7 +245,7 @@ class Search:
             )
 
     def filter(self, builder: Builder, k: int | str | None) -> int | None:
-        """The fewest successors that will do, or those given; the graph keeps them."""
+        """Set the k-nearest filter of the graph, and return k: the given one, or the smallest that is good enough."""
         kept = self._fewest(builder) if k == "auto" else None if k is None else whole("k", k, 1)
         if k != "auto":
             self.say(f"k {k}: given.")
@@ -263,20 +262,20 @@ class Search:
             both = np.isfinite(ways) & np.isfinite(mine) & (ways > 0)
             stretch = float(np.median(mine[both] / ways[both])) if both.any() else 1.0
             if share >= 0.99 and stretch <= STRETCH:
-                self.say(f"k {kept}: with fewer the graph falls apart or ways get longer; here {stretch:.2f} times.")
+                self.say(f"k {kept}: the graph stays connected; paths are {stretch:.2f} times as long as without k.")
                 return kept
-        self.say(f"k None: with {FILTERS[-1]} successors the graph falls apart, or ways get {STRETCH} times longer.")
+        self.say(f"k None: even with k {FILTERS[-1]} the graph falls apart, or paths are over {STRETCH} times as long.")
         return None
 
     def _ways(self, planner: Planner, builder: Builder) -> NDArray[np.float64]:
-        """(goals, V) steps to some nodes from all."""
+        """(goals, V) lengths of the shortest paths from all nodes to some of them, steps."""
         random = np.random.default_rng(self.seed)
         size = len(builder.nodes)
         goals = random.choice(size, min(size, _GOALS), replace=False)
         return np.asarray(dijkstra(planner.matrix("distance"), indices=goals))
 
     def finish(self, found: Try, bar: Any) -> Builder:
-        """The graph over all chosen observations, not filtered; with a larger τ_a if it would have too many nodes."""
+        """Build the graph of all chosen observations, without filter; τ_a is raised while it has too many nodes."""
         tau_a, everything = found.tau_a, np.arange(len(self.chosen))
         while True:
             settings = Settings(tau_a=tau_a, tau_p=math.inf, max_dist=found.max_dist, k=None)
@@ -296,19 +295,19 @@ class Search:
             tau_a = coarser
 
     def _consolidated(self, builder: Builder) -> Builder:
-        """The same nodes, each with the middle one of its observations."""
+        """Return the same nodes, each with the medoid of its observations."""
         times = self.rows.episodes[self.chosen] if self.rows.walks else None
         given = Given(np.arange(len(self.chosen)), times, None, self.rows.walks, self.rows.steps[self.chosen])
         held = self.buffer.embeddings, builder.nodes.assignment.values
         return rebuilt(builder.settings, self.buffer, None, given, *held, least=1)
 
     def _weigh_passages(self, builder: Builder) -> None:
-        """Let edges in time weigh what the distance says, MaxDist at most, if that is more than an episode took.
+        """Set the weights of edges in time to the distance, at most MaxDist, if that is more than an episode took.
 
-        An episode goes from the last observation in one node to the first in the next, in a step. From node to node it
-        is as far as the nodes are large; plans that add up single steps are several times too short. Nodes reach about
-        τ_a around them, half of MaxDist: where the distance says more than MaxDist, or is clipped, it contradicts the
-        episode that passed.
+        An episode goes in one step from the last observation of a node to the first of the next, but the observations
+        that the two nodes keep are further apart; plans that add up single steps are several times too short. The
+        observations of a node are within about τ_a, half of MaxDist: if the distance is above MaxDist, or clipped, it
+        contradicts the episode.
         """
         graph, nodes, longest = builder.graph, builder.nodes.embedding, builder.settings.max_dist
         edges = np.flatnonzero(graph.temporal.values > 0)
@@ -322,16 +321,16 @@ class Search:
         self._explain_passages(far, took > longest, weights > MOST_BETWEEN, longest)
 
     def _explain_passages(self, far: Bools, slow: Bools, cut: Bools, longest: float) -> None:
-        """Say which of the (m,) edges in time weigh something else than the distance of their ends."""
+        """Report which of the (m,) edges in time have another weight than the distance of their ends."""
         if far.any():
             self.say(
-                f"{far.sum():,} of {len(far):,} edges in time count as MaxDist: the distance says more of their ends, "
-                "but an episode went from one to the other."
+                f"{far.sum():,} of {len(far):,} edges in time count as MaxDist: their distance is longer, but an "
+                "episode went along them."
             )
         if slow.any():
             self.say(
-                f"{slow.sum():,} edges in time are longer than MaxDist, {longest:.4g}: so many steps are between the "
-                "observations that they join."
+                f"{slow.sum():,} edges in time are longer than MaxDist, {longest:.4g}: the recorded observations that "
+                "they join are more steps apart."
             )
         if cut.any():
             self.say(f"{cut.sum():,} edges in time count as {MOST_BETWEEN} steps, the most that a memory keeps.")

@@ -1,4 +1,4 @@
-"""Cleanup: tries of edges become evidence, and evidence removes, re-prices and restores edges."""
+"""Cleanup: tries of edges become evidence; evidence removes edges, changes their costs and restores them."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from .policies import CleanupPolicy, Evidence
 
 
 class Journal(Protocol):
-    """Where events are written, if the memory is live."""
+    """The file of a live memory, to which events are written."""
 
     def write_log(self, log: EventLog, mark: Mark, facts: dict[str, Any] | None = None) -> None:
-        """Write the events since a mark, and facts about the memory with them, all or nothing."""
+        """Write the events since a mark, with facts about the memory, in one transaction."""
         ...
 
     def write_fold(self, log: EventLog, fold: Fold) -> None:
-        """Put evidence in the place of the oldest events, all or nothing."""
+        """Replace the oldest events by the evidence that they add up to, in one transaction."""
         ...
 
     def wrote(self, token: object) -> bool:
-        """Whether this mark's events, or this fold, have been written."""
+        """Whether the events since this mark, or this fold, have been written."""
         ...
 
 
 class Holder(Protocol):
-    """Who knows how much the memory holds."""
+    """The memory, as far as cleanup needs it."""
 
     @property
     def size(self) -> Size:
-        """How much there is."""
+        """Numbers of nodes, edges and observations."""
         ...
 
 
 class Cleanup:
-    """Keeps the evidence of a graph and logs what changes it, all of a batch of tries or none."""
+    """Updates the evidence of a graph and logs the changes; a batch of tries is recorded as a whole or not at all."""
 
     def __init__(
         self,
@@ -51,14 +51,14 @@ class Cleanup:
         holder: Holder,
         records: int,
     ) -> None:
-        """Go on after `records` tries."""
+        """Continue after `records` tries."""
         self.graph = graph
         self.planner = planner
         self.policy = policy
         self.log = log
         self.holder = holder
         self.records = records
-        self.before: dict[int, Evidence | None] | None = None  # what a copy that follows this has to take back
+        self.before: dict[int, Evidence | None] | None = None  # evidence that a copy which follows this must restore
 
     def record(
         self,
@@ -68,9 +68,9 @@ class Cleanup:
         store: Journal | None,
         facts: dict[str, Any] | None = None,
     ) -> list[bool]:
-        """Take in tries in order and write them, with facts about the memory; whether each removed its edge."""
+        """Record tries in order and write them, with facts about the memory; return whether each removed its edge."""
         self.make_room(store)
-        before = {edge: self.graph.evidence.get(edge) for edge in edges}  # and of spare edges, once they are let in
+        before = {edge: self.graph.evidence.get(edge) for edge in edges}  # later also of the spare edges that are added
         records, mark = self.records, self.log.mark()
         events: list[tuple[int, int, int]] = []
         try:
@@ -90,12 +90,12 @@ class Cleanup:
         return removals
 
     def put(self, changes: Mapping[int, Evidence | None], records: int) -> None:
-        """Set what is known about these edges, and how many tries there were, without an event."""
+        """Set the evidence of these edges and the number of tries, without an event."""
         self._put(changes)
         self.records = records
 
     def restore(self, edges: list[int], store: Journal | None) -> int:
-        """Bring back those of these edges that are removed, and write that; how many they are."""
+        """Restore those of these edges that were removed, and write the events; return how many they are."""
         self.make_room(store)
         known = self.graph.evidence
         removed = [edge for edge in edges if edge in known and known[edge].removed_at is not None]
@@ -104,7 +104,7 @@ class Cleanup:
         return len(removed)
 
     def remove(self, edge: int, store: Journal | None) -> bool:
-        """Remove an edge by hand, and write that; whether it stood."""
+        """Remove an edge by hand, and write the event; return False if it was removed before."""
         self.make_room(store)
         known = self.graph.evidence.get(edge, Evidence())
         if known.removed_at is not None:
@@ -114,19 +114,19 @@ class Cleanup:
         return True
 
     def let_in(self, edges: list[int], store: Journal | None) -> None:
-        """Let in edges that the k-nearest filter leaves out, and write that."""
+        """Add edges that the k-nearest filter leaves out (spare edges), and write the events."""
         self.make_room(store)
         known = self.graph.evidence
         after = {edge: dataclasses.replace(known.get(edge, Evidence()), spare=True) for edge in edges}
         self._write(after, SPARE, store)
 
     def replay(self, rows: NDArray[Any]) -> None:
-        """Take over what events say that are in the log already, `EVENT`."""
+        """Apply events (`EVENT` rows) that are in the log already."""
         after, self.records = replay(self.graph.evidence, self.records, rows)
         self._put(after)
 
     def _write(self, after: Mapping[int, Evidence], kind: int, store: Journal | None) -> None:
-        """Log and write one event for each of these edges, and give them their new evidence; all or nothing."""
+        """Log and write one event for each of these edges, and set their evidence; all or nothing."""
         mark = self.log.mark()
         try:
             self.log.append([(edge, kind, NO_EPISODE) for edge in after], self.holder.size)
@@ -141,7 +141,7 @@ class Cleanup:
         self._put(after)
 
     def make_room(self, store: Journal | None) -> None:
-        """Fold the oldest events if there are more than should be kept."""
+        """Fold the oldest events into evidence if the log holds more than it should keep."""
         fold = self.log.fold()
         if fold is None:
             return

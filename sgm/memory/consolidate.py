@@ -1,8 +1,8 @@
-"""Consolidation: of the observations that were merged into a node, the one in their middle is kept, not the first.
+"""Consolidation: each node keeps the medoid of the observations merged into it, instead of the first one.
 
-A single pass makes a node of whatever is unlike all nodes so far. The more it is given, the more of its nodes are odd
-observations, whose distances are wrong. When the pass is over, it is known what is like each node, and the one in the
-middle of that is the least odd. What was seen too seldom can be left out.
+A single pass makes a node of every observation that differs from all nodes so far. The more observations it is given,
+the more of its nodes are outliers with wrong distances. After the pass the observations of each node are known, and
+their medoid is the least unusual one. Nodes with too few observations can be left out.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from .nodes import Nodes
 from .settings import Settings, whole
 from .single_steps import ONE_STEP
 
-MEMBERS = 128  # observations of a node among which the middle one is looked for
-SHARE = 0.2  # of the average number of observations, under which a node has too few
+MEMBERS = 128  # most observations of a node among which the medoid is searched
+SHARE = 0.2  # share of the average number of observations below which a node has too few
 EMBED = 256  # observations embedded at once
 
 
 def support(asked: int | str, observations: int, nodes: int) -> int:
-    """How many observations a node must have; "auto": a fifth of the average, and at least 1."""
+    """Return the smallest number of observations that a node must have; "auto": a fifth of the average, at least 1."""
     if asked == "auto":
         return max(1, round(SHARE * observations / max(1, nodes)))
     if isinstance(asked, str):
@@ -42,19 +42,19 @@ def support(asked: int | str, observations: int, nodes: int) -> int:
 
 
 def middles(distance: Distance, embedding: Floats, assignment: Ints, least: int) -> tuple[Ints, Ints]:
-    """The middle observation of every node that has at least so many.
+    """Find the medoid of the observations of every node that has at least `least` of them.
 
-    It has the least sum of distances to and from the others; of more than 128 observations so many are looked at,
-    evenly spread in time. Ties go to the first.
+    The medoid has the smallest sum of distances to and from the other observations; of equal ones the first is taken.
+    Of more than 128 observations, 128 evenly spread in time are compared.
 
     Args:
-        distance: of the memory.
+        distance: distance of the memory.
         embedding: (n, e) embeddings of all observations.
-        assignment: (n,) the node of each; −1: none.
-        least: observations that a node must have to be among the results.
+        assignment: (n,) node of each observation; −1: none.
+        least: smallest number of observations of a node; other nodes are left out.
 
     Returns:
-        (v,) observations, ascending, and (v,) the nodes they are of.
+        (v,) observations, ascending, and (v,) the nodes to which they belong.
     """
     order = np.argsort(assignment, kind="stable")
     order = order[assignment[order] >= 0]
@@ -82,16 +82,16 @@ def rebuilt(
     assignment: Ints,
     least: int,
 ) -> Builder:
-    """Nodes and edges over the middle observations, and the assignment of all observations to them.
+    """Build nodes and edges from the medoids, and assign all observations to them.
 
     Args:
-        settings: of the memory.
-        distance: of the memory.
-        features: of the memory.
+        settings: settings of the memory.
+        distance: distance of the memory.
+        features: feature function of the memory.
         given: all observations, with their episodes and attributes.
-        embedding: (n, e) their embeddings.
-        assignment: (n,) the node of each; −1: none.
-        least: observations that a node must have.
+        embedding: (n, e) embeddings of the observations.
+        assignment: (n,) previous node of each observation; −1: none.
+        least: smallest number of observations that a node must have.
     """
     rows, of = middles(distance, embedding, assignment, least)
     if not len(rows):
@@ -119,19 +119,19 @@ def rebuilt(
 
 
 def _taken(observations: Any, rows: Ints) -> Any:
-    """These rows of an array, or of any other sequence."""
+    """Select rows of an array or of any other sequence."""
     return observations[rows] if hasattr(observations, "shape") else [observations[row] for row in rows.tolist()]
 
 
 def consolidate(
     built: Builder, distance: Distance, features: Features | None, given: Given, least: int | str, progress: bool
 ) -> Builder:
-    """`rebuilt` from what a memory has built; `given` must be all that it was given."""
+    """Consolidate the nodes of a memory, see `rebuilt`; `given` must hold all observations that it was given."""
     assignment = built.nodes.assignment.values
     total = count(given.observations)
     if total != len(assignment):
         raise InputError(
-            f"consolidated got {total} observations, but the memory was given {len(assignment)}: it takes all of them, "
+            f"consolidated got {total} observations, but the memory was given {len(assignment)}: it needs all of them, "
             "in order"
         )
     least = support(least, int(np.count_nonzero(assignment >= 0)), len(built.nodes))
@@ -146,8 +146,8 @@ def consolidate(
     lost = [name for name in built.nodes.attributes if name != ONE_STEP and name not in (given.attributes or {})]
     if lost:
         warnings.warn(
-            f"the consolidated memory has no {', '.join(lost)}: nodes keep other observations than before. Give "
-            "attributes= again, a row for each observation",
+            f"the consolidated memory has no {', '.join(lost)}: its nodes keep other observations. Give attributes= "
+            "again, a row for each observation",
             MemoryWarning,
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""A private copy of a file and its logs, for those who must not change the file itself."""
+"""Make a private copy of a file and its logs, for code that must not change the file itself."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def stat_of(path: Path) -> os.stat_result:
 
 
 def logs_of(path: Path) -> list[Path]:
-    """What SQLite writes beside a file and is there."""
+    """Return SQLite's logs beside a file that exist."""
     beside = (path.with_name(path.name + suffix) for suffix in _LOGS)
     return [log for log in beside if os.path.lexists(log)]
 
 
 class Copy(NamedTuple):
-    """A private copy of a file, with its log in it, and what could not be copied."""
+    """A private copy of a file that includes its log, and a description of each part that could not be copied."""
 
     path: Path
     lost: list[str]
@@ -44,9 +44,9 @@ class Copy(NamedTuple):
 
 @contextlib.contextmanager
 def private_copy(source: Path, beside: Path | None = None) -> Iterator[Copy]:
-    """A copy of a file and of its logs that SQLite may change, in a folder that is removed afterwards.
+    """Copy a file and its logs, so that SQLite may change the copy; it is removed afterwards.
 
-    The folder is made in `beside`, where there should be room for a file of this size.
+    The copy is in a temporary folder in `beside`, which needs room for a file of this size.
     """
     try:
         with tempfile.TemporaryDirectory(dir=beside, prefix=".sgm-repair-") as folder:
@@ -65,7 +65,7 @@ def private_copy(source: Path, beside: Path | None = None) -> Iterator[Copy]:
 
 
 def _copy_file(source: Path, target: Path) -> list[tuple[int, int]]:
-    """Copy a file; what the disk cannot read becomes zeros and is returned as (first, last) bytes."""
+    """Copy a file; unreadable parts become zeros and are returned as (first, last) byte offsets."""
     holes: list[tuple[int, int]] = []
     block = 1 << 20
     with open(source, "rb", buffering=0) as reader, open(target, "wb") as writer:
@@ -88,7 +88,7 @@ def read_tolerantly(reader: Any, start: int, length: int, holes: list[tuple[int,
 
 
 def _settle(copy: Path, source: Path) -> list[str]:
-    """Let SQLite bring what a killed writer left into the copy; what it could not."""
+    """Let SQLite bring the logs of a killed writer into the copy; return a description of each lost log."""
     if copy.stat().st_size and logs_of(copy) and not names_another_file(copy):
         with contextlib.suppress(sqlite3.Error, UnicodeError), contextlib.closing(connect(copy, "rw")) as connection:
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -97,4 +97,4 @@ def _settle(copy: Path, source: Path) -> list[str]:
     for log in left:
         log.unlink()
     names = [source.name + log.name[len(copy.name) :] for log in left]
-    return [f"what was only in {name}: SQLite cannot bring it into the file" for name in names]
+    return [f"changes that were only in {name}: SQLite cannot bring them into the file" for name in names]

@@ -1,4 +1,4 @@
-"""The comparisons of Algorithm 1: short enough for an edge, close in feature space (Eq. 4), too far apart (Eq. 3)."""
+"""Comparisons of Algorithm 1: short enough for an edge, near in feature space (Eq. 4), inconsistent (Eq. 3)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ def exceeds(difference: Floats, settings: Settings) -> Bools:
 
 
 def perceptual_pairs(node_features: Floats, features: Floats, settings: Settings) -> tuple[Ints, Ints]:
-    """Pairs (observation, earlier candidate) within τ_p in feature space (Eq. 4), by observation, then candidate."""
+    """Find the pairs (observation, earlier candidate) within τ_p in feature space (Eq. 4).
+
+    They are sorted by observation, then candidate. Candidates are numbered as in fast_merges.py.
+    """
     nodes, size = len(node_features), len(features)
     if np.isinf(settings.tau_p):
         return nonzero(np.arange(nodes + size) < nodes + np.arange(size)[:, None])
@@ -41,9 +44,9 @@ def perceptual_pairs(node_features: Floats, features: Floats, settings: Settings
 def measured_pairs(
     universe: Floats, nodes: int, observation: Ints, candidate: Ints, settings: Settings
 ) -> tuple[Ints, Ints]:
-    """Those of the pairs that are within τ_p.
+    """Keep the pairs that are within τ_p.
 
-    How a sieve rounds depends on the block; what it lets through is measured again, each pair for itself.
+    The rounding of a sieve depends on the block, so each pair that passes the sieve is measured again on its own.
     """
     gap = universe[nodes + observation].astype(np.float64) - universe[candidate]
     length = np.sqrt(np.square(gap).sum(axis=1))
@@ -52,7 +55,7 @@ def measured_pairs(
 
 
 def _sieve_by_differences(universe: Floats, nodes: int, tau_p: float) -> Bools:
-    """(B, V + B): every pair within τ_p, and few others; for short features."""
+    """(B, V + B) mask of all pairs within τ_p and a few others; for short features."""
     squares = np.zeros((len(universe) - nodes, len(universe)), np.float32)
     for coordinate in universe.T:
         gap = np.subtract.outer(coordinate[nodes:], coordinate)
@@ -62,9 +65,9 @@ def _sieve_by_differences(universe: Floats, nodes: int, tau_p: float) -> Bools:
 
 
 def _sieve_by_product(universe: Floats, nodes: int, tau_p: float) -> Bools:
-    """(B, V + B): every pair within τ_p, and few others; for long features.
+    """(B, V + B) mask of all pairs within τ_p and a few others; for long features.
 
-    |a − b|² ≤ τ² is a·b − |b|²/2 ≥ (|a|² − τ²)/2: one matrix product and one comparison.
+    |a − b|² ≤ τ² is equivalent to a·b − |b|²/2 ≥ (|a|² − τ²)/2: one matrix product and one comparison.
     """
     wide = universe.astype(np.float64)
     norms = np.square(wide).sum(axis=1)
@@ -76,6 +79,6 @@ def _sieve_by_product(universe: Floats, nodes: int, tau_p: float) -> Bools:
 
 
 def nonzero(mask: Bools) -> tuple[Ints, Ints]:
-    """np.nonzero of a matrix, several times as fast."""
+    """Return np.nonzero of a matrix, several times as fast."""
     row, column = np.divmod(np.flatnonzero(mask), max(1, mask.shape[1]))
     return row, column

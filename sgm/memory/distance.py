@@ -1,4 +1,4 @@
-"""The distance contract and the checks on what a distance returns."""
+"""The protocol of distances, and checks of the values that they return."""
 
 from __future__ import annotations
 
@@ -14,46 +14,49 @@ from .arrays import as_array
 from .settings import shortened
 
 Floats = NDArray[np.float32]
-_DIAGONAL = 16  # without `pairs`, single distances are the diagonals of blocks of this size
-_ROUNDING = 1e-5  # share of `far` that single precision may be off
+_DIAGONAL = 16  # without `pairs`, distances of pairs are the diagonals of blocks of this size
+_ROUNDING = 1e-5  # rounding error of single precision, as a share of `far`
 Features = Callable[[Any], Any]
 
 
 @runtime_checkable
 class Distance(Protocol):
-    """Steps needed to go from one observation to another: asymmetric, finite, never negative.
+    """Number of steps from one observation to another: asymmetric, finite, never negative.
 
-    Some optional attributes are used where they exist. `fingerprint` (str) is written into memory files, and a file
-    refuses to open with a distance of another fingerprint. `pairs(starts, goals)`, (n, e) and (n, e) to (n,) float32,
-    gives single distances without the table around them, which a navigator asks for at every step. `far` (float) says
-    where the distance is clipped: such a value means "at least so many steps", and is no reason to attach to a node.
-    `noise` (float) is its standard deviation, steps.
-    `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the
-    distance provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup
-    norm).
-    `differ(starts, goals, steps, slack)`, (n, e), (n, e) and (n,) to (n,) bool, tells which pairs are `slack` or more
-    away from `steps`, for less than `pairs` costs. `nearest(starts, goals, outgoing=True)`, (n, e) and (m, e) to (n,)
-    numbers and (n,) steps, finds the nearest goal of each start, or with `outgoing=False` the nearest start of each
-    goal, for less than the table costs.
-    `triangle` (True) says that d(a, c) ≤ d(a, b) + d(b, c), rounding aside: then no node can tell two places apart by
-    more than the way between them, and `reached` need not ask all of them.
-    `keys(embeddings)`, `probes(embeddings, outgoing)` and `reach(steps)` say how to search it, so that a large memory
-    costs no more per observation than a small one; see sgm/memory/search.py.
-    `table(embeddings)`, (n, e) to the (N, N) float32 table that all distances are in and the (n,) int64 rows that these
-    embeddings have there, lets compiled code read single distances; None if there is no such table.
+    A distance may have the following optional attributes, which are used if they exist.
+
+    - `fingerprint` (str): is stored in memory files; a file cannot be opened with a distance of another fingerprint.
+    - `pairs(starts, goals)`, (n, e) and (n, e) to (n,) float32: distances of pairs, without the (n, n) table. A
+      navigator computes them at every step.
+    - `far` (float): the value at which the distance is clipped, steps. Such a value means "at least so many steps", and
+      is not used to attach an observation to a node.
+    - `noise` (float): standard deviation of the distance, steps.
+    - `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool: for which goals the distance
+      provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup norm).
+    - `differ(starts, goals, steps, slack)`, (n, e), (n, e) and (n,) to (n,) bool: which pairs differ from `steps` by
+      `slack` or more; cheaper than `pairs`.
+    - `nearest(starts, goals, outgoing=True)`, (n, e) and (m, e) to (n,) numbers and (n,) steps: the nearest goal of
+      each start, or with `outgoing=False` the nearest start of each goal; cheaper than the table.
+    - `triangle` (True): the triangle inequality d(a, c) ≤ d(a, b) + d(b, c) holds, up to rounding. The distances from
+      two places to a node then differ by at most the distance between the places, so `reached` need not compare all
+      nodes.
+    - `keys(embeddings)`, `probes(embeddings, outgoing)` and `reach(steps)`: make the distance searchable, so that the
+      cost of an observation does not depend on the size of the memory; see sgm/memory/search.py.
+    - `table(embeddings)`, (n, e) to the (N, N) float32 table of all distances and the (n,) int64 rows of these
+      embeddings in it: lets compiled code read single distances; it returns None if there is no such table.
     """
 
     def embed(self, observations: Any) -> NDArray[Any]:
-        """(n, ...) observations to (n, e) float32 embeddings: the costly part, once per observation."""
+        """Embed (n, ...) observations: (n, e) float32. This is the costly part, called once for each observation."""
         ...
 
     def __call__(self, starts: Floats, goals: Floats) -> NDArray[Any]:
-        """(n, e) and (m, e) embeddings to (n, m) float32 steps: the cheap part."""
+        """Return the (n, m) float32 steps from (n, e) to (m, e) embeddings. This is the cheap part."""
         ...
 
 
 def far_of(distance: Any) -> float | None:
-    """Steps from which on a distance says only "at least so far", rounding allowed for; None if it does not say."""
+    """Return the value from which on a distance counts as clipped, a little below its `far`; None without `far`."""
     far = getattr(distance, "far", None)
     if isinstance(far, bool) or not isinstance(far, (int, float, np.number)) or not 0 < far < np.inf:
         return None
@@ -61,12 +64,12 @@ def far_of(distance: Any) -> float | None:
 
 
 def batch_of_one(observation: Any) -> NDArray[Any]:
-    """One observation as a batch: (...) to (1, ...)."""
+    """Return one observation as a batch: (...) to (1, ...)."""
     return as_array("an observation", observation)[None]
 
 
 def count(observations: Any) -> int:
-    """How many observations a batch holds."""
+    """Number of observations in a batch; InputError if it is not a batch."""
     listed = isinstance(observations, Sized) and hasattr(observations, "__getitem__")
     if not listed or isinstance(observations, Mapping) or getattr(observations, "ndim", 1) == 0:
         raise InputError(
@@ -98,7 +101,7 @@ def compute_features(function: Features, observations: Any, width: int | None) -
 
 
 def between(distance: Distance, starts: Floats, goals: Floats) -> Floats:
-    """All distances from `starts` (n, e) to `goals` (m, e), checked: (n, m) float32 steps."""
+    """Compute and check all distances from `starts` (n, e) to `goals` (m, e): (n, m) float32 steps."""
     if not len(starts) or not len(goals):
         return np.empty((len(starts), len(goals)), np.float32)
     steps = _as_float32(distance(starts, goals), "distance")
@@ -107,7 +110,7 @@ def between(distance: Distance, starts: Floats, goals: Floats) -> Floats:
             f"distance returned an array of shape {steps.shape} for {len(starts)} starts and {len(goals)} goals: "
             f"expected {(len(starts), len(goals))}."
         )
-    # A NaN makes both comparisons false, so one pass for each end finds every bad value.
+    # A NaN makes both comparisons false, so minimum and maximum suffice to find any invalid value.
     if not (steps.min() >= 0 and steps.max() < np.inf):
         row, column = np.argwhere(~(np.isfinite(steps) & (steps >= 0)))[0]
         raise DistanceError(
@@ -118,7 +121,7 @@ def between(distance: Distance, starts: Floats, goals: Floats) -> Floats:
 
 
 def paired(distance: Distance, starts: Floats, goals: Floats) -> Floats:
-    """Distances from each start to the goal beside it, checked: (n, e) and (n, e) to (n,) float32 steps."""
+    """Compute and check the distance of each pair of start and goal: (n, e) and (n, e) to (n,) float32 steps."""
     function = getattr(distance, "pairs", None)
     if function is None:
         parts = range(0, len(starts), _DIAGONAL)
@@ -134,7 +137,7 @@ def paired(distance: Distance, starts: Floats, goals: Floats) -> Floats:
 
 
 def differing(distance: Distance, starts: Floats, goals: Floats, steps: Floats, slack: np.float32) -> NDArray[np.bool_]:
-    """Which of the distances from each start to the goal beside it are `slack` or more away from (n,) `steps`."""
+    """(n,) whether the distance of each pair of start and goal differs from (n,) `steps` by `slack` or more."""
     function = getattr(distance, "differ", None)
     if function is None:
         return np.asarray(np.abs(paired(distance, starts, goals) - steps) >= slack)
@@ -148,9 +151,9 @@ def differing(distance: Distance, starts: Floats, goals: Floats, steps: Floats, 
 
 
 def nearest(distance: Distance, starts: Floats, goals: Floats, outgoing: bool = True) -> tuple[NDArray[Any], Floats]:
-    """The nearest goal of each start and the steps to it, checked; or the nearest start of each goal.
+    """Find the nearest goal of each start and the steps to it, checked; or the nearest start of each goal.
 
-    Of several as near, the first.
+    Of equally near ones, the first is returned.
     """
     function = getattr(distance, "nearest", None)
     if function is None:
@@ -175,7 +178,7 @@ def nearest(distance: Distance, starts: Floats, goals: Floats, outgoing: bool = 
 
 
 def _asked(function: Features, observations: Any, name: str) -> Any:
-    """What a user's function makes of observations; what it refuses becomes an error of ours."""
+    """Call a user's function with observations; its ValueError or OverflowError becomes a DistanceError."""
     try:
         return function(observations)
     except (ValueError, OverflowError) as error:
@@ -189,7 +192,7 @@ def _vectors(values: Any, expected: int, name: str) -> Floats:
     if vectors.ndim != 2 or len(vectors) != expected or (expected and not vectors.shape[1]):
         raise DistanceError(
             f"{name} returned an array of shape {vectors.shape} for {expected} observations: expected ({expected}, e) "
-            "with one row an observation and e at least 1."
+            "with one row for each observation and e at least 1."
         )
     if not np.isfinite(vectors).all():
         row, column = np.argwhere(~np.isfinite(vectors))[0]
@@ -201,7 +204,7 @@ def _as_float32(values: Any, name: str) -> Floats:
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise DistanceError(f"{name} returned what is no array: {error}") from None
+        raise DistanceError(f"{name} returned a value that cannot be an array: {error}") from None
     if array.dtype.kind not in "fiub":
         raise DistanceError(f"{name} returned an array of dtype {array.dtype}: expected real numbers (float32).")
     return np.asarray(array, np.float32, order="C")

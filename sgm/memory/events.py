@@ -1,4 +1,4 @@
-"""What happened to edges, in order: the log from which the memory as it was can be rebuilt."""
+"""The log of events of edges, from which earlier states of the memory can be rebuilt."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEEP_EVENTS = 250_000
 NO_EPISODE = -1
 EVENT = np.dtype([("time", "<f8"), ("edge", "<i4"), ("kind", "u1"), ("episode", "<i8")])
 GROWTH = 4  # event, nodes, edges, observations
-_CHUNK = 4096  # events folded at once, so that folding costs little a call
+_CHUNK = 4096  # fewest events to fold at once, so that the average cost of a call stays small
 
 
 class Events(NamedTuple):
@@ -30,12 +30,12 @@ class Events(NamedTuple):
         time: (n,) float64 seconds since 1970.
         source: (n,) int64 node ids.
         target: (n,) int64 node ids.
-        kind: (n,) text. "reached" and "failed" are tries of the edge, "removed" and "restored" what became of it,
-            "guarded" that the policy gave it up but the guard kept it, "walked" that an episode went through it, in
-            fewer steps than any before: its weight is now at most these; "spare" that the guard or
-            `memory.bridge` let it in although it is not among the k nearest.
-        episode: (n,) int64 the episode given with a try; −1 where there was none. For "walked" the steps in which an
-            episode had gone through the edge until then; −1 if none had.
+        kind: (n,) text. "reached" and "failed": a try of the edge. "removed" and "restored": the edge was removed or
+            restored. "guarded": the policy gave it up, but the guard kept it. "walked": an episode went along it in
+            fewer steps than any before, which are now an upper bound of its weight. "spare": the guard or
+            `memory.bridge` added it although it is not among the k nearest.
+        episode: (n,) int64 the episode given with a try; −1 without one. For "walked", the fewest steps in which an
+            episode had gone along the edge before; −1 if none had.
     """
 
     sequence: Ints
@@ -47,7 +47,7 @@ class Events(NamedTuple):
 
 
 class Size(NamedTuple):
-    """How much a memory holds."""
+    """Numbers of nodes, edges and observations of a memory."""
 
     nodes: int
     edges: int
@@ -55,7 +55,7 @@ class Size(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place in the log: events ever logged, and rows of growth."""
+    """A position in the log: the number of events logged so far, and of rows of growth."""
 
     events: int
     growth: int
@@ -63,13 +63,13 @@ class Mark(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fold:
-    """The oldest events as evidence, which takes their place.
+    """The oldest events, and the evidence that replaces them.
 
     Attributes:
         rows: the events, `EVENT`.
-        evidence: of each edge among them, before and after.
-        records: tries among all events folded so far, these included.
-        growth: (m, 4) rows of growth that are needed no more.
+        evidence: evidence of each of their edges before and after these events.
+        records: number of tries among all events folded so far, including these.
+        growth: (m, 4) rows of growth that are no longer needed.
     """
 
     rows: NDArray[Any]
@@ -79,7 +79,7 @@ class Fold:
 
 
 class EventLog:
-    """The newest events one by one, and the evidence that the older ones left behind."""
+    """The newest events one by one, and the older ones folded into evidence."""
 
     def __init__(self, keep: int | None = KEEP_EVENTS) -> None:
         """Keep at least the newest `keep` events; None keeps all."""
@@ -93,12 +93,12 @@ class EventLog:
         self._last_size: Size | None = None
 
     def __len__(self) -> int:
-        """Number of events ever logged."""
+        """Number of events logged so far."""
         return self.folded + len(self._rows) + len(self._recent)
 
     @property
     def rows(self) -> NDArray[Any]:
-        """The events kept, `EVENT`; the first is number `folded` + 1."""
+        """The stored events, `EVENT`; the first has number `folded` + 1."""
         if self._recent:
             self._rows.append(np.array(self._recent, EVENT))
             self._recent = []
@@ -106,16 +106,16 @@ class EventLog:
 
     @property
     def growth(self) -> Ints:
-        """(m, 4) event, nodes, edges, observations: how much there was when the event after this one happened."""
+        """(m, 4) event, nodes, edges, observations, the size at the event after this one."""
         return self._growth.values
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the events kept."""
+        """Size of the stored events, bytes."""
         return self.rows.nbytes + self._growth.nbytes
 
     def append(self, events: Iterable[tuple[int, int, int]], size: Size) -> None:
-        """Log (edge, kind, episode) now, in a memory of this size."""
+        """Log events (edge, kind, episode) with the present time, in a memory of this size."""
         now = time.time()
         fresh = [(now, edge, kind, episode) for edge, kind, episode in events]
         if fresh:
@@ -127,17 +127,17 @@ class EventLog:
                 _ = self.rows
 
     def put(self, rows: NDArray[Any], growth: Ints) -> None:
-        """Take over events and growth that were read from a file."""
+        """Append events and growth that were read from a file."""
         self._rows.append(rows)
         self._growth.append(growth)
         self._last_size = Size(*growth[-1, 1:].tolist()) if len(growth) else None
 
     def mark(self) -> Mark:
-        """Where the log ends now."""
+        """Return the end of the log as a mark."""
         return Mark(len(self), len(self._growth))
 
     def since(self, mark: Mark) -> tuple[list[tuple[int, float, int, int, int]], Ints]:
-        """The events, (number, time, edge, kind, episode), and the rows of growth after a mark."""
+        """Return the events (number, time, edge, kind, episode) and the rows of growth after a mark."""
         fresh = len(self) - mark.events
         recent: list[tuple[float, int, int, int]] = self._recent[len(self._recent) - fresh :]
         if fresh > len(self._recent):
@@ -146,14 +146,14 @@ class EventLog:
         return numbered(mark.events + 1, recent), self.growth[mark.growth :]
 
     def back_to(self, mark: Mark) -> None:
-        """Forget what came after a mark."""
+        """Remove the events and growth after a mark."""
         _ = self.rows
         self._rows.cut(mark.events - self.folded)
         self._growth.cut(mark.growth)
         self._last_size = Size(*self.growth[-1, 1:].tolist()) if mark.growth else None
 
     def fold(self) -> Fold | None:
-        """What folding the oldest events would make of them; None if there are not enough to spare."""
+        """Compute the fold of the oldest events, without applying it; None if there are too few of them."""
         spare = 0 if self.keep is None else len(self) - self.folded - self.keep
         if spare < _CHUNK:
             return None
@@ -164,7 +164,7 @@ class EventLog:
         return Fold(rows, evidence, records, self.growth[:needed].copy())
 
     def apply(self, fold: Fold) -> None:
-        """Fold."""
+        """Apply a fold: replace its events by its evidence."""
         rows, growth = self.rows[len(fold.rows) :].copy(), self.growth[len(fold.growth) :].copy()
         self.evidence.update({edge: after for edge, (_, after) in fold.evidence.items()})
         self.folded += len(fold.rows)
@@ -174,14 +174,14 @@ class EventLog:
         self.put(rows, growth)
 
     def size_at(self, event: int) -> Size | None:
-        """How much the memory held right after this event (0: before the first one); None: as much as now."""
+        """Size of the memory right after this event (0: before the first event); None: the same as now."""
         if not len(self.growth):
             return None
         place = max(0, int(np.searchsorted(self.growth[:, 0], event)) - 1)
         return Size(*self.growth[place, 1:].tolist())
 
     def until(self, event: int) -> EventLog:
-        """The log as it was right after this event."""
+        """Return the log as it was right after this event."""
         log = EventLog(self.keep)
         log.folded, log.folded_records, log.evidence = self.folded, self.folded_records, dict(self.evidence)
         kept = int(np.searchsorted(self.growth[:, 0], max(event, 1)))
@@ -189,12 +189,12 @@ class EventLog:
         return log
 
     def replayed(self) -> tuple[dict[int, Evidence], int]:
-        """What is known about edges after all events, and how many tries there were."""
+        """Return the evidence by edge after all events, and the number of tries."""
         after, records = replay(self.evidence, self.folded_records, self.rows)
         return {**self.evidence, **after}, records
 
     def walked_since(self, event: int) -> tuple[Ints, Ints]:
-        """Edges that an episode went through in fewer steps after this event, and their steps until it; 0: none."""
+        """Return the edges with "walked" events after this event, and their steps before these events; 0: none."""
         rows = self.rows[event - self.folded :]
         rows = rows[rows["kind"] == WALKED]
         edges, first = np.unique(rows["edge"].astype(np.int64), return_index=True)
@@ -202,16 +202,16 @@ class EventLog:
 
 
 def numbered(first: int, events: Iterable[tuple[float, int, int, int]]) -> list[tuple[int, float, int, int, int]]:
-    """Events with their numbers."""
+    """Number events from `first` on."""
     return [(number, *event) for number, event in enumerate(events, first)]
 
 
 def replay(before: Mapping[int, Evidence], records: int, rows: NDArray[Any]) -> tuple[dict[int, Evidence], int]:
-    """The evidence about the edges of these events after them, and how many tries there have been.
+    """Apply events to evidence; return the new evidence of their edges, and the number of tries so far.
 
     Args:
         before: evidence before the first of the events.
-        records: tries before them.
+        records: number of tries before them.
         rows: the events, `EVENT`.
     """
     known: dict[int, list[Any]] = {}

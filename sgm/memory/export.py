@@ -1,4 +1,4 @@
-"""The memory in other formats: NetworkX, SciPy, GraphML, CSV."""
+"""Export a memory to other formats: NetworkX, SciPy, GraphML, CSV."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _EDGE_FIELDS = {"weight": "double", "attempts": "long", "successes": "long", "failures": "long"}
 _TYPES = {"f": "double", "i": "long", "u": "long", "b": "boolean"}
-MOST_NUMBERS = 16  # of an attribute in text formats, a column each; images are left out there
+MOST_NUMBERS = 16  # text formats have a column for each number of an attribute; longer ones, as images, are left out
 
 
 def to_scipy(memory: SparseGraphicalMemory, filtered: bool) -> csr_array:
-    """(V, V) weights; an edge of weight 0 is a stored zero."""
+    """Return the (V, V) matrix of weights; an edge of weight 0 is a stored zero."""
     edges = memory.edges(filtered)
     start = np.concatenate([[0], np.cumsum(np.bincount(edges.source, minlength=len(memory)))])
     return csr_array((edges.weight, edges.target, start), shape=(len(memory), len(memory)))
 
 
 def to_networkx(memory: SparseGraphicalMemory, filtered: bool) -> Any:
-    """A networkx.DiGraph with node and edge attributes; attributes that are arrays stay arrays."""
+    """Return a networkx.DiGraph with node and edge attributes; attributes that are arrays stay arrays."""
     try:
         import networkx
     except ImportError as error:
@@ -48,7 +48,7 @@ def to_networkx(memory: SparseGraphicalMemory, filtered: bool) -> Any:
 
 
 def edge_rows(memory: SparseGraphicalMemory, filtered: bool) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Each edge with its weight and evidence."""
+    """Yield source, target, weight and evidence of each edge."""
     edges = memory.edges(filtered)
     known, nothing = memory.tried(), Evidence()
     for source, target, weight in zip(*(column.tolist() for column in edges), strict=True):
@@ -58,7 +58,7 @@ def edge_rows(memory: SparseGraphicalMemory, filtered: bool) -> Iterator[tuple[i
 
 
 def node_columns(memory: SparseGraphicalMemory) -> dict[str, NDArray[Any]]:
-    """(V,) columns about nodes: the observation each keeps, and the attributes, a column for each of their numbers."""
+    """(V,) columns over nodes: the stream number, and one column for each number of the attributes."""
     columns = {"stream": memory.nodes}
     for name, values in memory.attributes.items():
         flat = values.reshape(len(memory), -1) if len(memory) else values.reshape(0, int(np.prod(values.shape[1:])))
@@ -79,7 +79,7 @@ def left_out(memory: SparseGraphicalMemory) -> list[str]:
 
 def to_graphml(memory: SparseGraphicalMemory, path: Path, filtered: bool) -> None:
     """Write GraphML."""
-    from xml.sax.saxutils import quoteattr  # only here: it imports urllib and http
+    from xml.sax.saxutils import quoteattr  # imported here because it imports urllib and http
 
     columns = node_columns(memory)
     with _new_text(path) as file:
@@ -101,7 +101,7 @@ def to_graphml(memory: SparseGraphicalMemory, path: Path, filtered: bool) -> Non
 
 
 def to_csv(memory: SparseGraphicalMemory, path: Path, filtered: bool) -> Path:
-    """Write one line an edge, and one line a node to a second file beside it, whose path is returned."""
+    """Write a CSV file with a line for each edge, and a second one for the nodes; return the path of the second."""
     with _new_text(path) as file:
         writer = csv.writer(file)
         writer.writerow(["source", "target", *_EDGE_FIELDS])
@@ -118,7 +118,7 @@ def to_csv(memory: SparseGraphicalMemory, path: Path, filtered: bool) -> Path:
 
 
 def _text_rows(columns: dict[str, NDArray[Any]]) -> Iterator[tuple[str, ...]]:
-    """The rows of node columns as text; truth values as GraphML writes them."""
+    """Yield the rows of node columns as text; Boolean values are written as in GraphML."""
     as_lists = [values.tolist() for values in columns.values()]
     for row in zip(*as_lists, strict=True):
         yield tuple(str(value).lower() if isinstance(value, bool) else repr(value) for value in row)
@@ -126,7 +126,7 @@ def _text_rows(columns: dict[str, NDArray[Any]]) -> Iterator[tuple[str, ...]]:
 
 @contextlib.contextmanager
 def _new_text(path: Path) -> Iterator[TextIO]:
-    """A text file that appears complete or not at all."""
+    """Write a text file under a temporary name; it gets its own name when it is complete."""
     temporary = path.with_name(path.name + "-new")
     try:
         try:

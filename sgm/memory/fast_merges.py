@@ -1,13 +1,13 @@
-"""Fast code: which observations of a block are novel and which merge into what, with bit sets.
+"""Fast code: decide with bit sets which observations of a block are novel, and into which node each other one merges.
 
-The plain version is `SparseGraph.add` in reference.py, one observation and one node at a time. It is the oracle of the
-tests, which compare the two to the last bit. `python -m speed.memory` has the ratio to the authors' pattern.
+The readable version is `SparseGraph.add` in reference.py, one observation and one node at a time. It is the oracle of
+the tests, which compare the two bit for bit. `python -m speed.memory` measures the speed against the authors' pattern.
 
-A block of B observations is decided against the V nodes that stand before it and against itself. Its universe is
-numbered 0 … V − 1 for those nodes and V … V + B − 1 for the observations of the block, any of which may turn out to be
-a node. What can be said about a pair (observation, candidate) without knowing which observations become nodes is
-worked out for all pairs with array operations; what depends on it is left as one bit per observation of the block;
-and one pass over the block in order then needs only bit operations.
+A block of B observations is compared with the V existing nodes and with itself. Together they are the universe of the
+block: numbers 0 … V − 1 are the nodes, V … V + B − 1 the observations of the block, each of which may become a node.
+The part of the test of a pair (observation, candidate) that does not depend on which observations become nodes is
+computed for all pairs by array operations. The part that does is stored as one bit for each observation of the block.
+One pass over the block in order then needs bit operations only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .graph import Graph
 from .settings import Settings
 
 NOVEL = -1
-_CHUNK = 1 << 21  # numbers held at once by the widest intermediate array
+_CHUNK = 1 << 21  # most elements of an intermediate array
 
 
 class Block(NamedTuple):
@@ -44,14 +44,14 @@ class Block(NamedTuple):
 
 
 class Direction(NamedTuple):
-    """One of the two consistencies: C_out compares ways out of two observations, C_in ways into them.
+    """Data of one consistency: C_out compares the distances from two observations, C_in the distances to them.
 
     Attributes:
-        own: (B, V + B), the way between an observation of the block and x, in this direction.
-        opposite: (B, V + B), the same in the other direction, so that opposite[m, x] is x's own way to m.
-        edges: the graph's edges at each candidate.
-        others: (E,) the other end of all edges.
-        distance: (E,) distances of all edges; infinite for those that only time made, which say nothing about it.
+        own: (B, V + B) distances between an observation of the block and x, in this direction.
+        opposite: (B, V + B) the same in the other direction, so that opposite[m, x] is the own distance of x to m.
+        edges: the edges of the graph at each candidate.
+        others: (E,) the other end of each edge.
+        distance: (E,) distance of each edge; infinite for edges that only an episode made, which are not compared.
     """
 
     own: Floats
@@ -61,13 +61,13 @@ class Direction(NamedTuple):
     distance: Floats
 
 
-NodeRows = Callable[[Ints, bool], Floats]  # (node ids, outgoing) -> (n, V): ways from (or to) those nodes
+NodeRows = Callable[[Ints, bool], Floats]  # (node ids, outgoing) -> (n, V) distances from (or to) those nodes
 
 
 def decide(
     settings: Settings, graph: Graph, node_features: Floats, features: Floats, block: Block, rows: NodeRows
 ) -> Ints:
-    """For each observation of a block the universe number it merges into, or NOVEL: (B,) int64."""
+    """Decide for each observation of a block the universe number that it merges into, or NOVEL: (B,) int64."""
     if settings.criterion in ("none", "uniform"):
         return np.full(len(block.out), NOVEL)
     observation, candidate = perceptual_pairs(node_features, features, settings)
@@ -94,7 +94,7 @@ def _directions(settings: Settings, graph: Graph, block: Block) -> list[Directio
 def _consistent_with_nodes(
     observation: Ints, candidate: Ints, directions: list[Direction], settings: Settings, block: Block, rows: NodeRows
 ) -> Bools:
-    """Which pairs pass the test as far as the standing nodes and, over the whole memory, the candidate itself go."""
+    """Find the pairs that are consistent at all existing nodes and, with scope "memory", at the candidate itself."""
     passed = np.ones(len(observation), np.bool_)
     standing = candidate < block.nodes
     for direction in directions:
@@ -114,12 +114,12 @@ def _consistent_with_nodes(
 
 
 def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Direction, settings: Settings) -> Bools:
-    """Whether some neighbour of the candidate, a standing node, tells the pair apart."""
+    """Whether the distances to some neighbour of the candidate, an existing node, differ too much, for each pair."""
     start = direction.edges.start[candidate].astype(np.int64)
     degree = direction.edges.length[candidate].astype(np.int64)
     failed = np.zeros(len(observation), np.bool_)
     low = 0
-    # Most pairs differ at one of the first few neighbours, so the rest is looked up only for those that do not.
+    # Most pairs differ at one of the first few neighbours; the other neighbours are compared only for the rest.
     for width in (4, 28, 1 << 62):
         alive = np.flatnonzero(~failed & (degree > low))
         lengths = np.minimum(degree[alive] - low, width)
@@ -138,14 +138,15 @@ def _fails_at_neighbours(observation: Ints, candidate: Ints, direction: Directio
 def _fails_anywhere(
     observation: Ints, candidate: Ints, which: Ints, of_candidates: Floats, direction: Direction, settings: Settings
 ) -> Bools:
-    """Whether some standing node tells the pair apart; the candidate's own distances are of_candidates[which].
+    """Whether the distances to some existing node differ too much, for each pair.
 
-    With scope "memory" every node counts (Eq. 3), the candidate too: one of the block that becomes no node is passed
-    over later on. With "neighbors" those within MaxDist of the candidate count.
+    The distances of the candidates are of_candidates[which]. With scope "memory" every node is compared (Eq. 3), and
+    so is the candidate; `first_match` skips candidates of the block that do not become nodes. With "neighbors" the
+    nodes within MaxDist of the candidate are compared.
     """
     nodes = direction.own.shape[1] - len(direction.own)
     failed = np.zeros(len(observation), np.bool_)
-    if settings.scope == "memory":  # the candidate itself tells most pairs apart
+    if settings.scope == "memory":  # most pairs differ at the candidate itself
         own = direction.own[observation, candidate]
         failed = exceeds(np.abs(of_candidates[which, candidate] - own), settings)
     for low, high in ((0, min(32, nodes)), (32, nodes)):
@@ -163,10 +164,11 @@ def _fails_anywhere(
 def _bits(
     observation: Ints, candidate: Ints, directions: list[Direction], settings: Settings, block: Block
 ) -> tuple[list[int], list[int]]:
-    """Two bit sets over the block for each pair.
+    """Make two bit sets over the block for each pair.
 
-    The first: observations that, once nodes, tell the pair apart. The second: observations that, once nodes, are
-    neighbours of the candidate; all bits if it has a neighbour already, since authors merge into no isolated node.
+    The first: observations at which the pair differs too much, if they become nodes. The second: observations that are
+    neighbours of the candidate, if they become nodes; all bits if it has a neighbour already. The second is needed
+    because the authors' code never merges into a node without neighbours.
     """
     size, nodes = len(block.out), block.nodes
     breakers: list[int] = []
@@ -195,7 +197,7 @@ def _bits(
 
 
 def _has_neighbour(candidate: Ints, direction: Direction, settings: Settings, block: Block) -> Bools:
-    """Whether candidates have a neighbour among the standing nodes."""
+    """Whether each candidate has a neighbour among the existing nodes."""
     result = np.zeros(len(candidate), np.bool_)
     standing = candidate < block.nodes
     result[standing] = has_distance(direction.edges, candidate[standing], direction.distance)
@@ -206,7 +208,7 @@ def _has_neighbour(candidate: Ints, direction: Direction, settings: Settings, bl
 
 
 def has_distance(at_each: Adjacency, nodes: Ints, distance: Floats) -> Bools:
-    """Whether (n,) nodes have an edge that a distance made: (n,) bool."""
+    """Whether each of (n,) nodes has an edge with a finite distance: (n,) bool."""
     distinct, which = np.unique(nodes, return_inverse=True)
     edges, owner = at_each.of(distinct)
     return np.bincount(owner[distance[edges] < np.inf], minlength=len(distinct))[which] > 0
@@ -215,7 +217,7 @@ def has_distance(at_each: Adjacency, nodes: Ints, distance: Floats) -> Bools:
 def first_match(
     observation: Ints, candidate: Ints, breakers: list[int], witnesses: list[int], nodes: int, size: int
 ) -> Ints:
-    """The pass over the block in order: the first candidate in node order that is a node and passes wins."""
+    """Match each observation of the block, in order, with the first candidate that is a node and is consistent."""
     matches = np.full(size, NOVEL)
     ends = np.searchsorted(observation, np.arange(size + 1)).tolist()
     candidates = candidate.tolist()
@@ -236,12 +238,12 @@ def first_match(
 
 
 def bit_rows(bits: Bools) -> list[int]:
-    """Rows of bits as Python integers, bit m for column m."""
+    """Convert rows of bits to Python integers, bit m for column m."""
     return [int.from_bytes(row.tobytes(), "little") for row in np.packbits(bits, axis=1, bitorder="little")]
 
 
 def parts(lengths: Ints) -> list[slice]:
-    """Cut a list of runs into parts of about _CHUNK numbers, each of at least one run."""
+    """Split runs of these lengths into parts of about _CHUNK elements, each of at least one run."""
     if not len(lengths):
         return []
     number = np.cumsum(lengths) // _CHUNK

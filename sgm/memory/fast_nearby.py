@@ -1,8 +1,9 @@
-"""Fast code: the decisions of fast_merges.py where distances are known only between what is near.
+"""Fast code: the decisions of fast_merges.py with distances between near pairs only.
 
-The plain version is `SparseGraph.add` in reference.py. A memory of many nodes, whose distance can be searched, asks for
-the distances within MaxDist of a block of observations. A merge compares distances to neighbours of a candidate, most
-of which are among these; the others are asked for one by one. So a block costs the same however many nodes there are.
+The readable version is `SparseGraph.add` in reference.py. A memory of many nodes, whose distance can be searched,
+computes the distances within MaxDist of a block of observations. A merge compares distances to the neighbours of a
+candidate; most of them are computed already, and the others are computed pair by pair. So the cost of a block does not
+depend on the number of nodes.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ class Nearby(NamedTuple):
     """A block of B observations, and the nodes near them.
 
     Attributes:
-        start: (B + 1,) where the nodes near each observation begin.
-        node: (m,) those nodes, ascending for each observation; all within MaxDist in either direction are among them.
+        start: (B + 1,) offsets into `node`: the nodes near observation i are node[start[i] : start[i + 1]].
+        node: (m,) the nodes near, ascending for each observation; all within MaxDist in either direction are included.
         out: (m,) float32, d(observation, node).
         into: (m,) float32, d(node, observation).
-        inside: (B, B) float32, d(one, other) within the block; infinite where it is more than MaxDist + τ_a.
-        nodes: V, the nodes that stand before the block.
+        inside: (B, B) float32, d(one, other) within the block; may be infinite if it is more than MaxDist + τ_a.
+        nodes: V, number of nodes before the block is added.
     """
 
     start: Ints
@@ -44,16 +45,16 @@ class Nearby(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """One of the two consistencies: C_out compares ways out of two observations, C_in ways into them.
+    """Data of one consistency: C_out compares the distances from two observations, C_in the distances to them.
 
     Attributes:
-        own: (m,) ways between the observations and the nodes near them, in this direction.
+        own: (m,) distances between the observations and the nodes near them, in this direction.
         opposite: (m,) the same in the other direction.
-        inside: (B, B) ways within the block, in this direction.
+        inside: (B, B) distances within the block, in this direction.
         outgoing: whether this is C_out.
-        edges: the graph's edges at each candidate.
-        others: (E,) the other end of all edges.
-        distance: (E,) distances of all edges.
+        edges: the edges of the graph at each candidate.
+        others: (E,) the other end of each edge.
+        distance: (E,) distance of each edge.
     """
 
     own: Floats
@@ -68,15 +69,15 @@ class _Way(NamedTuple):
 def decide_nearby(
     settings: Settings, graph: Graph, observation: Ints, candidate: Ints, near: Nearby, measure: Measure
 ) -> Ints:
-    """For each observation of a block the universe number it merges into, or NOVEL: (B,) int64.
+    """Decide for each observation of a block the universe number that it merges into, or NOVEL: (B,) int64.
 
     Args:
-        settings: of the memory.
-        graph: over the standing nodes.
-        observation: (p,) of the pairs within τ_p in feature space, ascending.
-        candidate: (p,) universe number of each, ascending for each observation; see fast_merges.py.
-        near: distances.
-        measure: asks for other distances.
+        settings: settings of the memory.
+        graph: graph of the existing nodes.
+        observation: (p,) observations of the pairs within τ_p in feature space, ascending.
+        candidate: (p,) universe number of each candidate, ascending for each observation; see fast_merges.py.
+        near: distances between near pairs.
+        measure: computes other distances.
     """
     size = len(near.inside)
     if settings.criterion in ("none", "uniform"):
@@ -118,7 +119,11 @@ def _fails(
     measure: Measure,
     of_nodes: bool,
 ) -> Bools:
-    """Whether some standing neighbour of the candidate, a node or else one of the block, tells the pair apart."""
+    """Whether the distances to some neighbour of the candidate differ by more than τ_a, for each pair.
+
+    The neighbours are existing nodes. The candidates are existing nodes too if `of_nodes`, otherwise observations of
+    the block.
+    """
     if of_nodes:
         start, degree = way.edges.start[candidate].astype(np.int64), way.edges.length[candidate].astype(np.int64)
     else:
@@ -126,7 +131,7 @@ def _fails(
         start, degree = near.start[member], near.start[member + 1] - near.start[member]
     failed = np.zeros(len(observation), np.bool_)
     low = 0
-    # Most pairs differ at one of the first few neighbours, so the rest is looked up only for those that do not.
+    # Most pairs differ at one of the first few neighbours; the other neighbours are compared only for the rest.
     for width in (4, 28, 1 << 62):
         alive = np.flatnonzero(~failed & (degree > low))
         lengths = np.minimum(degree[alive] - low, width)
@@ -147,7 +152,7 @@ def _fails(
 
 
 def _look_up(observation: Ints, node: Ints, way: _Way, near: Nearby, measure: Measure) -> Floats:
-    """The way between each observation and node, asked for where it is not among those near."""
+    """Return the distance between each observation and node; it is computed if it is not in `near`."""
     owner = np.repeat(np.arange(len(near.inside)), np.diff(near.start))
     known, asked = owner * near.nodes + near.node, observation * near.nodes + node
     place = np.minimum(np.searchsorted(known, asked), max(0, len(known) - 1))
@@ -162,7 +167,7 @@ def _look_up(observation: Ints, node: Ints, way: _Way, near: Nearby, measure: Me
 def _bits(
     observation: Ints, candidate: Ints, ways: list[_Way], near: Nearby, settings: Settings
 ) -> tuple[list[int], list[int]]:
-    """Bit sets over the block for each pair: those who tell it apart, and the neighbours of the candidate."""
+    """Make two bit sets over the block for each pair: observations at which it differs, neighbours of the candidate."""
     size = len(near.inside)
     breakers: list[int] = []
     witnesses: list[int] = []
@@ -189,7 +194,7 @@ def _bits(
 
 
 def _to_block(candidates: Ints, way: _Way, near: Nearby) -> Floats:
-    """(c, B) ways between candidates and each observation of the block; infinite where they are over MaxDist."""
+    """(c, B) distances between candidates and the observations of the block; infinite where they are not known."""
     size = len(near.inside)
     table = np.full((len(candidates), size), np.inf, np.float32)
     members = candidates >= near.nodes
@@ -203,7 +208,7 @@ def _to_block(candidates: Ints, way: _Way, near: Nearby) -> Floats:
 
 
 def _has_neighbour(candidates: Ints, way: _Way, near: Nearby, settings: Settings) -> Bools:
-    """Whether candidates have a neighbour among the standing nodes."""
+    """Whether each candidate has a neighbour among the existing nodes."""
     result = np.zeros(len(candidates), np.bool_)
     standing = candidates < near.nodes
     result[standing] = has_distance(way.edges, candidates[standing], way.distance)

@@ -1,12 +1,12 @@
-"""Fast code, compiled with numba: searches on adjacency rows for graphs of many nodes.
+"""Fast code, compiled by numba: shortest-path searches on adjacency rows, for large graphs.
 
-`Planner` computes whole trees with SciPy where numba is missing and where graphs are small; its trees are the oracle of
-the tests. `python -m speed.planning` times both.
+`Planner` computes whole trees with SciPy if numba is missing or the graph is small; its trees are the oracle of the
+tests. `python -m speed.planning` times both.
 
-Rows are adjacency lists in one pool: those of node n are at positions start[n] … start[n] + count[n] − 1. `into` rows
-hold the edges that lead into a node, `out` rows those that leave it. A tree is three arrays: the label of each node,
-which is what the best way found so far costs, the next node on that way, and the state of the node. Where there is no
-label yet the first two mean nothing, so that a new tree is zeros that nobody has touched.
+Rows are adjacency lists in one pool: the row of node n is at positions row[n] … row[n] + count[n] − 1. `into` rows hold
+the incoming edges of a node, `out` rows the outgoing ones. A tree consists of three arrays: the label of each node,
+which is the cost of the best path found so far, the next node on that path, and the state of the node. Label and next
+node are undefined while the state is UNKNOWN, so that a new tree needs no initialisation.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-UNKNOWN, OPEN, DONE, LOST = 0, 1, 2, 3  # no label; label fell since it was expanded; expanded; label to be found anew
+UNKNOWN, OPEN, DONE, LOST = 0, 1, 2, 3  # no label; label fell since the expansion; expanded; label must be found again
 
 
-# -- a heap of (key, node); entries of nodes whose label fell meanwhile stay in it and are passed over ---------------
+# -- a heap of (key, node); outdated entries, of nodes whose label fell since, stay in it and are skipped -------------
 
 
 @njit(cache=True, nogil=True)
@@ -37,7 +37,7 @@ def _push(keys: Any, nodes: Any, size: int, key: float, node: int) -> int:
 
 @njit(cache=True, nogil=True)
 def _pop(keys: Any, nodes: Any, size: int) -> int:
-    """Take the least entry, which the caller has read at place 0, out of the heap."""
+    """Remove the smallest entry, which the caller has read at position 0, from the heap."""
     size -= 1
     key, node, place = keys[size], nodes[size], 0
     while True:
@@ -66,7 +66,7 @@ def _wider(keys: Any, nodes: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _bound(potentials: Any, columns: Any, begins: Any, node: int, slack: float) -> float:
-    """Steps that a way from the start to a node has at least; `begins` are the start's potentials."""
+    """Lower bound of the cost from the start to a node; `begins` holds the potentials of the start."""
     best = 0.0
     for place in range(len(columns)):
         column = columns[place]
@@ -80,7 +80,7 @@ def _bound(potentials: Any, columns: Any, begins: Any, node: int, slack: float) 
 
 @njit(cache=True, nogil=True)
 def _potential(row: Any, count: Any, other: Any, price: Any, potentials: Any, node: int, column: int) -> Any:
-    """A potential; of a node that is new, what its neighbours' say."""
+    """Return a potential; that of a new node follows from its neighbours."""
     best = potentials[node, column]
     if best == np.inf:
         for place in range(row[node], row[node] + count[node]):
@@ -94,7 +94,7 @@ def choose_columns(
     out_row: Any, out_count: Any, out_other: Any, out_price: Any,
     potentials: Any, start: int, goal: int, number: int,
 ) -> Any:  # fmt: skip
-    """The columns whose bound on the way from start to goal is the highest."""
+    """Return the columns with the highest bounds of the cost from start to goal."""
     width = potentials.shape[1]
     gaps = np.zeros(width)
     for column in range(width):
@@ -113,11 +113,11 @@ def search(
     row: Any, count: Any, other: Any, price: Any, cost: Any, following: Any, state: Any, frontier: Any,
     potentials: Any, columns: Any, start: int, slack: float,
 ) -> Any:  # fmt: skip
-    """Grow a tree of ways to a goal until the way from `start` is known to be the shortest; −1: until all are.
+    """Grow a tree of paths to a goal until the path from `start` is known to be the shortest; −1: until all are.
 
-    A* with landmarks from the goal on, in a form that holds whatever the order of expansion: labels only fall, and a
-    node whose label fell is open. The label of the start is final when no open node can lower it. Returns the open
-    nodes that are left, and how many were expanded.
+    A* with landmarks, from the goal, in a form that is correct for any order of expansion: labels only fall, and a node
+    whose label fell is open. The label of the start is final when no open node can lower it. Returns the open nodes
+    that are left, and the number of expanded nodes.
     """
     size = 0
     keys, nodes = np.empty(4 * len(frontier) + 1024, np.float64), np.empty(4 * len(frontier) + 1024, np.int32)
@@ -151,7 +151,7 @@ def search(
     for place in range(size):
         node = nodes[place]
         if state[node] == OPEN:
-            state[node] = LOST  # so that it is noted once
+            state[node] = LOST  # so that each node is listed once
             nodes[left] = node
             left += 1
     for place in range(left):
@@ -161,7 +161,7 @@ def search(
 
 @njit(cache=True, nogil=True)
 def distances(row: Any, count: Any, other: Any, price: Any, root: int, result: Any) -> None:
-    """(V,) what ways along these rows from one node cost, into `result`; infinite where there is none."""
+    """Compute the costs of the shortest paths along these rows from one node, into (V,) `result`; infinite: no path."""
     keys, nodes = np.empty(4096, np.float64), np.empty(4096, np.int32)
     result[:] = np.inf
     result[root] = 0.0
@@ -182,7 +182,7 @@ def distances(row: Any, count: Any, other: Any, price: Any, root: int, result: A
 
 @njit(cache=True, nogil=True)
 def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column: int, ahead: Any, behind: Any) -> None:
-    """Lower one column of potentials until they are bounds again although edges became cheaper.
+    """Lower one column of potentials so that they are lower bounds again after the costs of edges fell.
 
     `ahead` and `behind` are the ends of these edges; the rows are those of the nodes ahead.
     """
@@ -217,7 +217,7 @@ def lower(row: Any, count: Any, other: Any, price: Any, potentials: Any, column:
 
 @njit(cache=True, nogil=True)
 def find(row: Any, count: Any, other: Any, node: int, end: int) -> int:
-    """The position of an edge in a node's row; −1 if it is not there."""
+    """Return the position of an edge in the row of a node; −1 if it is not there."""
     for place in range(row[node], row[node] + count[node]):
         if other[place] == end:
             return place
@@ -239,9 +239,9 @@ def repair(
     out_row: Any, out_count: Any, out_other: Any, out_price: Any,
     cost: Any, following: Any, state: Any, frontier: Any, source: Any, target: Any,
 ) -> Any:  # fmt: skip
-    """Make a tree true again after the prices of edges, (m,) source and target, have changed; returns its open nodes.
+    """Repair a tree after the costs of edges, (m,) sources and targets, have changed; return its open nodes.
 
-    What hangs on a changed edge loses its label and takes the best one that the rest of the tree offers.
+    Nodes whose path uses a changed edge lose their label, and get the best label from the rest of the tree.
     """
     lost, number = np.empty(1024, np.int32), 0
     for edge in range(len(source)):
@@ -290,7 +290,7 @@ def repair(
 
 @njit(cache=True, nogil=True)
 def follow(following: Any, start: int, goal: int) -> Any:
-    """The nodes from start to goal on a tree that joins them."""
+    """Return the nodes from start to goal on a tree that contains the path."""
     length, node = 1, start
     while node != goal:
         node = following[node]
@@ -305,7 +305,7 @@ def follow(following: Any, start: int, goal: int) -> Any:
 
 @njit(cache=True, nogil=True)
 def leads_round(row: Any, count: Any, other: Any, price: Any, source: int, target: int, without: Any) -> bool:
-    """Whether a way leads from source to target over standing edges but for the edges of `without`, (m, 2)."""
+    """Whether a path leads from source to target over edges of finite cost, without the edges of `without`, (m, 2)."""
     seen = np.zeros(len(count), np.bool_)
     queue = np.empty(len(count), np.int32)
     queue[0], head, tail = target, 0, 1
@@ -335,7 +335,7 @@ def leads_round(row: Any, count: Any, other: Any, price: Any, source: int, targe
 
 @njit(cache=True, nogil=True)
 def find_many(row: Any, count: Any, other: Any, nodes: Any, ends: Any) -> Any:
-    """`find` for (n,) nodes and (n,) other ends."""
+    """Call `find` for (n,) nodes and (n,) other ends."""
     places = np.empty(len(nodes), np.int64)
     for number in range(len(nodes)):
         places[number] = find(row, count, other, nodes[number], ends[number])
@@ -347,10 +347,10 @@ def put(
     row: Any, count: Any, room: Any, other: Any, distance: Any, hops: Any, edge: Any, used: int,
     first: int, nodes: Any, ends: Any, new_distance: Any, new_hops: Any, new_edge: Any,
 ) -> Any:  # fmt: skip
-    """Add edges to rows, or set what they cost, from the edge number `first` on.
+    """Add edges to rows, or set the costs of existing ones, from number `first` on.
 
-    A row without room moves to the end of the pool. Returns how much of the pool is used, and how many edges are in;
-    where the pool is too short, they are not all in.
+    A row without room moves to the end of the pool. Returns the used length of the pool, and the number of edges
+    processed, which is smaller than the number given if the pool is too short.
     """
     for number in range(first, len(nodes)):
         node = nodes[number]
@@ -377,7 +377,7 @@ def put(
 def take_out(
     row: Any, count: Any, other: Any, distance: Any, hops: Any, edge: Any, nodes: Any, ends: Any
 ) -> None:  # fmt: skip
-    """Take edges out of rows; those that are not there are passed over."""
+    """Remove edges from rows; missing ones are ignored."""
     for number in range(len(nodes)):
         node = nodes[number]
         place = find(row, count, other, node, ends[number])
@@ -393,10 +393,11 @@ def keep_nearest(
     start: Any, length: Any, edges: Any, sources: Any, distance: Any, temporal: Any, target: Any, k: int, kept: Any,
     grown: bool,
 ) -> None:  # fmt: skip
-    """Keep, of the edges that leave each of these nodes, the k of least weight; ties go to the lower target.
+    """Keep the k outgoing edges of least weight of each of these nodes.
 
-    With `grown`, edges were added since the last filter, marked as kept, and nothing else changed. An edge that was
-    not among the k nearest then cannot be now, so its weight is not read.
+    Of edges with equal weights, those with the lower target are kept. With `grown`, edges were only added since the
+    last filter, and are marked as kept. An edge that was not among the k nearest before cannot be now, so its weight is
+    not read.
     """
     best = np.empty(k, np.int64)
     weight = np.empty(k, np.float32)
@@ -427,10 +428,10 @@ def keep_nearest(
 def append_edges(
     start: Any, length: Any, room: Any, edges: Any, used: int, ends: Any, first: int, number: int
 ) -> Any:  # fmt: skip
-    """Add edges to the runs of their ends, from `first` on; `number` is that of the first of all.
+    """Add edges to the runs of their ends, from `first` on; `number` is the edge number of ends[0].
 
-    A run without room moves to the end of `edges`. Returns how much of `edges` is used, how
-    many places runs have moved away from, and how many edges are in; where `edges` is too short, they are not all in.
+    A run without room moves to the end of `edges`. Returns the used length of `edges`, the number of places that runs
+    have left, and the number of edges processed, which is smaller than the number given if `edges` is too short.
     """
     moved = 0
     for place in range(first, len(ends)):
@@ -451,7 +452,7 @@ def append_edges(
 
 @njit(cache=True, nogil=True)
 def copy_runs(start: Any, length: Any, edges: Any, new_start: Any, new_edges: Any) -> None:
-    """Copy the runs of all nodes to other places of another array."""
+    """Copy the runs of all nodes to new offsets in another array."""
     for node in range(len(start)):
         for offset in range(length[node]):
             new_edges[new_start[node] + offset] = edges[start[node] + offset]
@@ -462,12 +463,12 @@ def compare(
     row: Any, count: Any, other: Any, distance: Any, hops: Any, start: Any, length: Any, edges: Any, passing: Any,
     target: Any, temporal: Any, inner: Any, sources: Any,
 ) -> Any:  # fmt: skip
-    """How the edges of some nodes that pass the filter differ from what the rows hold.
+    """Compare the outgoing edges of some nodes that pass the filter with the contents of the rows.
 
-    `start`, `length` and `edges` are the graph's edges at each node, `target` and `temporal` columns of all edges.
-    Returns the edges that pass and are not in the rows, or may weigh something else since an episode went through them;
-    whether each is in the rows; the prices it has there, infinite if it is not; and the ends, as the rows number them,
-    of what the rows hold and does not pass.
+    `start`, `length` and `edges` are the adjacency lists of the graph, `target` and `temporal` columns of all edges.
+    Returns the edges that pass and are not in the rows, or whose weight may have changed because an episode went along
+    them; whether each is in the rows; its costs there, infinite if it is not; and the ends, in the numbers of the rows,
+    of edges that are in the rows and do not pass.
     """
     most = gone = 0
     for source in sources:

@@ -1,6 +1,6 @@
-"""Fast code: cells and a cover tree that find near vectors, compiled by numba (extra `fast`).
+"""Fast code: search for near vectors with cells and with a cover tree, compiled by numba (extra `fast`).
 
-The plain version is brute force, `near_by_product` in index.py. The tests compare what they find.
+The readable version is brute force, `near_by_product` in index.py. The tests compare their results.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 _HASH = 0x9E3779B97F4A7C15  # 2^64 divided by the golden ratio
-_LEAST_LEVEL = -126  # of a node of a cover tree
+_LEAST_LEVEL = -126  # lowest level of a node of a cover tree
 
 
 # -- cells ---------------------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@ _LEAST_LEVEL = -126  # of a node of a cover tree
 
 @njit(cache=True)
 def _cell(place: Any, side: float, axes: int) -> Any:
-    """The number of the cell of a place; cells far apart may share one."""
+    """Number of the cell that contains a point; cells far apart may have the same number."""
     number = np.int64(0)
     for axis in range(axes):
         number = number * 2097152 + (np.int64(math.floor(place[axis] / side)) & 2097151)
@@ -29,7 +29,7 @@ def _cell(place: Any, side: float, axes: int) -> Any:
 
 @njit(cache=True)
 def _slot(cells: Any, cell: int) -> Any:
-    """Where a cell is in the hash table, or the free place where it belongs."""
+    """Return the slot of a cell in the hash table, or the free slot where it belongs."""
     mask = np.uint64(len(cells) - 1)
     slot = np.int64((np.uint64(cell) * np.uint64(_HASH)) >> np.uint64(20) & mask)
     while cells[slot] != -1 and cells[slot] != cell:
@@ -39,7 +39,7 @@ def _slot(cells: Any, cell: int) -> Any:
 
 @njit(cache=True)
 def fill_cells(places: Any, first: int, side: float, axes: int, cells: Any, heads: Any, following: Any) -> int:
-    """Put places from `first` on into their cells; how many cells became used."""
+    """Add the points from `first` on to their cells; return the number of cells that were empty before."""
     used = 0
     for number in range(first, len(places)):
         cell = _cell(places[number], side, axes)
@@ -63,7 +63,10 @@ def _grown(array: Any) -> Any:
 def search_cells(
     wanted: Any, radius: float, places: Any, side: float, axes: int, cells: Any, heads: Any, following: Any
 ) -> Any:
-    """Numbers of the places within a radius of each wanted place: (m,) int64 ascending, and (n + 1,) their starts."""
+    """Find the points within a radius of each of n queries.
+
+    Returns (m,) int64 point numbers, ascending for each query, and (n + 1,) offsets of the queries in them.
+    """
     found = np.empty(64 + 32 * len(wanted), np.int64)
     starts = np.zeros(len(wanted) + 1, np.int64)
     size, limit = 0, radius * radius
@@ -119,10 +122,11 @@ def _apart(a: Any, b: Any) -> float:
 
 @njit(cache=True)
 def grow_tree(keys: Any, first: int, level: Any, child: Any, sibling: Any, to_parent: Any, span: Any) -> None:
-    """Add keys from `first` on to a cover tree, whose root is key 0.
+    """Add the keys from `first` on to a cover tree, whose root is key 0.
 
-    A key is the child of the last node on its way down that covers it: it is within 2^level of that node, and of none
-    of its children. `span` is how far a node's descendants are from it, at most; what a search leaves out rests on it.
+    A key descends from the root to the nearest child that covers it, that is, whose distance is at most 2^level of the
+    child. It becomes a child of the last such node. `span` is the largest distance of a node to its descendants, by
+    which a search skips subtrees.
     """
     for number in range(first, len(keys)):
         child[number] = sibling[number] = -1
@@ -156,7 +160,7 @@ def grow_tree(keys: Any, first: int, level: Any, child: Any, sibling: Any, to_pa
 
 @njit(cache=True)
 def search_tree(wanted: Any, radius: float, keys: Any, child: Any, sibling: Any, to_parent: Any, span: Any) -> Any:
-    """Like `search_cells`, in a cover tree; and how many keys were looked at."""
+    """Like `search_cells`, in a cover tree; also returns the number of keys compared."""
     found = np.empty(64 + 32 * len(wanted), np.int64)
     starts = np.zeros(len(wanted) + 1, np.int64)
     stack = np.empty(1024, np.int64)
@@ -178,7 +182,7 @@ def search_tree(wanted: Any, radius: float, keys: Any, child: Any, sibling: Any,
                 size += 1
             one = child[node]
             while one >= 0:
-                # The slack allows for how sums of squares round.
+                # The slack allows for rounding in the sums of squares.
                 reach = (radius + span[one]) * (1 + 1e-9)
                 if abs(mine - to_parent[one]) <= reach + 1e-9 * mine:
                     other = _apart(keys[one], wanted[query])

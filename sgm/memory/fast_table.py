@@ -1,7 +1,7 @@
-"""Fast code, compiled with numba: a block of observations decided and joined in one pass, from tables of distances.
+"""Fast code, compiled by numba: merges and edges of a block of observations in one pass, from tables of distances.
 
-The plain version is `SparseGraph.add` in reference.py; fast_merges.py is what a memory does without numba. All three
-make the same graph, which the tests compare to the last bit. `python -m speed.memory` has the ratio to the authors'
+The readable version is `SparseGraph.add` in reference.py; without numba a memory uses fast_merges.py. All three make
+the same graph; the tests compare them bit for bit. `python -m speed.memory` measures the speed against the authors'
 pattern.
 """
 
@@ -15,9 +15,10 @@ from numba import njit
 
 @njit(cache=True, nogil=True)
 def near_features(columns: Any, nodes: int, limit: float) -> Any:
-    """Pairs (observation, earlier candidate) whose squared gap is at most `limit`, by observation, then candidate.
+    """Find the pairs (observation, earlier candidate) whose squared feature distance is at most `limit`.
 
-    `columns`, (f, V + B), are the features of the nodes and of the block after them.
+    They are sorted by observation, then candidate. `columns`, (f, V + B), holds the features of the nodes, then those
+    of the block.
     """
     width, size = columns.shape[0], columns.shape[1] - nodes
     first, second, number = np.empty(1024, np.int64), np.empty(1024, np.int64), 0
@@ -27,7 +28,7 @@ def near_features(columns: Any, nodes: int, limit: float) -> Any:
             gap = mine - np.float64(columns[0, candidate])
             square = gap * gap
             if square > limit:
-                continue  # as most do, so that the other columns are hardly read
+                continue  # the first column rules out most pairs, so the other columns are hardly read
             for axis in range(1, width):
                 gap = np.float64(columns[axis, nodes + observation]) - np.float64(columns[axis, candidate])
                 square += gap * gap
@@ -44,16 +45,16 @@ def _tells_apart(
     start: Any, length: Any, edges: Any, others: Any, distance: Any, candidate: int, own: Any, node_at: Any, tau_a: Any,
     strict: bool,
 ) -> Any:  # fmt: skip
-    """Whether a neighbour of a standing node, by its edges in one direction, tells an observation apart from it.
+    """Whether an observation is inconsistent with an existing node at one of its neighbours in one direction.
 
-    `own` are the observation's ways to (or from) the standing nodes, at the places `node_at`. Also how many neighbours
-    were looked at.
+    `own` holds the distances of the observation to (or from) the existing nodes, at the positions `node_at`. Also
+    returns the number of neighbours compared.
     """
     neighbours = 0
     for place in range(start[candidate], start[candidate] + length[candidate]):
         theirs = distance[edges[place]]
         if theirs == np.inf:
-            continue  # only time joins these
+            continue  # an edge that only an episode made
         neighbours += 1
         gap = abs(theirs - own[node_at[others[edges[place]]]])
         if gap > tau_a or (strict and gap == tau_a):
@@ -66,7 +67,7 @@ def _tells_apart_inside(
     head: Any, following: Any, others: Any, steps: Any, rank: Any, candidate: int, nodes: int, own: Any, node_at: Any,
     inside: Any, at: Any, tau_a: Any, strict: bool,
 ) -> Any:  # fmt: skip
-    """The same for the edges that the block has made so far; `inside` are the observation's ways within the block."""
+    """Do the same for the edges made by the block so far; `inside` holds the distances within the block."""
     neighbours, edge = 0, head[candidate]
     while edge >= 0:
         theirs = steps[edge]
@@ -88,27 +89,28 @@ def decide_and_join(
     into_start: Any, into_length: Any, into_edges: Any, source: Any, distance: Any,
     max_dist: Any, tau_a: Any, strict: bool, outgoing: bool, incoming: bool, reversible: bool,
 ) -> Any:  # fmt: skip
-    """What each observation of a block merges into, and the edges of those that become nodes.
+    """Decide what each observation of a block merges into, and make the edges of those that become nodes.
 
-    Distances are float32: d(observation, node) at out[out_at[observation], node_at[node]], d(node, observation) at
-    into[node_at[node], into_at[observation]], d(one, other) within the block at inside[at[one], at[other]].
-    `candidates` are universe numbers of what is within τ_p, ascending for each observation, where `pair_start` says
-    that these begin; see fast_merges.py. `out_start`, `out_length` and `out_edges` are the standing edges out of each
-    node, the next three those into it; `target`, `source` and `distance` are columns of the standing edges. `outgoing`
-    and `incoming` say which consistencies count; without them the first candidate that is a node wins.
+    Distances are float32: d(observation, node) is out[out_at[observation], node_at[node]], d(node, observation) is
+    into[node_at[node], into_at[observation]], and d(one, other) within the block is inside[at[one], at[other]].
+    `candidates` holds the universe numbers of the candidates within τ_p, ascending for each observation; those of
+    observation i begin at `pair_start[i]`; see fast_merges.py. `out_start`, `out_length` and `out_edges` are the
+    adjacency lists of the existing outgoing edges, the next three those of the incoming edges; `target`, `source` and
+    `distance` are columns of the existing edges. `outgoing` and `incoming` select the consistencies that are tested;
+    without them the first candidate that is a node is taken.
 
-    Returns (B,) universe numbers, −1 for those that are novel, and sources, targets and distances of the new edges, in
-    the order of one by one.
+    Returns (B,) universe numbers, −1 for novel observations, and sources, targets and distances of the new edges, in
+    the order of adding observations one by one.
     """
     size, nodes = len(at), len(node_at)
     matches = np.full(size, -1, np.int64)
-    rank, added = np.empty(size, np.int64), 0  # the observation of each new node
-    number_of = np.full(size, -1, np.int64)  # the new node of each observation
+    rank, added = np.empty(size, np.int64), 0  # observation of each new node
+    number_of = np.full(size, -1, np.int64)  # new node of each observation
     sources, targets = np.empty(4096, np.int64), np.empty(4096, np.int64)
     steps, edges = np.empty(4096, np.float32), 0
     out_head, into_head = np.full(nodes + size, -1, np.int64), np.full(nodes + size, -1, np.int64)
     after_out, after_into = np.empty(4096, np.int64), np.empty(4096, np.int64)
-    arriving = np.empty((size, nodes), np.float32)  # `into` by observation, so that each one's are side by side
+    arriving = np.empty((size, nodes), np.float32)  # `into` transposed: values of an observation are adjacent
     for node in range(nodes):
         for number in range(size):
             arriving[number, node] = into[node_at[node], into_at[number]]

@@ -1,7 +1,7 @@
-"""Fast code: whether waypoints have been reached, asking as few nodes as can be.
+"""Fast code: test whether waypoints have been reached, with as few distances as possible.
 
-The plain version is `reached` in localise.py, which compares distances to all nodes. It is the oracle of the tests.
-`python -m speed.navigation` times cleanup, which asks this at every step.
+The readable version is `reached` in localise.py, which compares the distances to all nodes. It is the oracle of the
+tests. `python -m speed.navigation` times cleanup, which does this test at every step.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from .graph import Graph
 from .nodes import Nodes
 
 OVER = ("all", "neighbours")
-_WITNESSES = 8  # states kept for each waypoint that some node told apart from it
-_PAIRS = 1 << 16  # pairs that the distance is asked about at once
-_PROOF_WORTH = 24  # checks of a waypoint against all nodes after which proofs about it pay
-_MANY = 4096  # nodes from which on the neighbours of a waypoint are asked before all
-_ROUNDING = 1e-3  # share of the cutoff that distances may be off
-_ROW_BYTES = 1 << 26  # worth of waypoints' distances to all nodes that is kept
+_WITNESSES = 8  # refuted states stored for each waypoint
+_PAIRS = 1 << 16  # pairs whose distances are computed at once
+_PROOF_WORTH = 24  # tests of a waypoint against all nodes after which proofs about it are made
+_MANY = 4096  # with this many nodes or more, the neighbours of a waypoint are tested before all nodes
+_ROUNDING = 1e-3  # rounding error of distances, as a share of the cutoff
+_ROW_BYTES = 1 << 26  # size of the cache of distances from waypoints to all nodes
 
 
 class _Witnesses:
-    """For each waypoint the last states that were told apart from it, and the nodes that did so.
+    """The last states that had not reached each waypoint, each with a node that showed it (the witness).
 
-    Kept for waypoints that were asked about only: a memory may have many nodes.
+    They are stored only for waypoints that were tested, since a memory may have many nodes.
     """
 
     def __init__(self) -> None:
-        self._row: dict[int, int] = {}  # of each waypoint, in what follows
+        self._row: dict[int, int] = {}  # row of each waypoint in the following arrays
         self._states: Floats = np.empty((0, _WITNESSES, 0), np.float32)
         self._node: Ints = np.empty((0, _WITNESSES), np.int64)
         self._steps: Floats = np.empty((0, _WITNESSES), np.float32)  # from the waypoint to that node
@@ -44,7 +44,7 @@ class _Witnesses:
         self._row.clear()
 
     def likely(self, states: Floats, waypoints: Ints) -> tuple[Ints, Floats]:
-        """(n,) the node that told the most similar state apart, −1: none is known; (n,) steps from the waypoint."""
+        """(n,) witness of the most similar stored state, −1: none, and (n,) steps from the waypoint to the witness."""
         row = np.array([self._row.get(waypoint, -1) for waypoint in waypoints.tolist()], np.int64)
         known = np.flatnonzero(row >= 0)
         node, steps = np.full(len(row), -1), np.zeros(len(row), np.float32)
@@ -57,7 +57,7 @@ class _Witnesses:
         return node, steps
 
     def remember(self, states: Floats, waypoints: Ints, nodes: Ints, steps: Floats) -> None:
-        """These nodes, so many steps from these waypoints, tell these states apart from them."""
+        """Store witnesses: `nodes`, `steps` from the waypoints, show that the states have not reached them."""
         for state, waypoint, node, far in zip(states, waypoints.tolist(), nodes.tolist(), steps.tolist(), strict=True):
             row = self._row.get(waypoint)
             if row is None:
@@ -82,15 +82,16 @@ class _Witnesses:
 
 
 class WaypointTest:
-    """Whether waypoints have been reached: ‖d(s, ·) − d(w, ·)‖∞ < cutoff over all nodes.
+    """Tests whether waypoints have been reached: ‖d(s, ·) − d(w, ·)‖∞ < cutoff over all nodes.
 
-    One node suffices to refute that exactly. First asked is the node that refuted it for this waypoint before, from the
-    state most like this one; then the waypoint itself; only what passes them needs all nodes. Where the distance keeps
-    the triangle inequality (`distance.triangle`), no node tells two places apart by more than the way between them.
+    A single node with a larger difference refutes this. The first node compared is the one that refuted it before for
+    this waypoint, from the most similar state; then the waypoint itself. All nodes are compared only for states that
+    pass both. If the triangle inequality holds (`distance.triangle`), the difference at any node is at most the
+    distance between state and waypoint, so states that are near enough need no comparison.
     """
 
     def __init__(self, nodes: Nodes, graph: Graph) -> None:
-        """Test against these nodes, which this graph joins."""
+        """Test against these nodes; neighbours are those in this graph."""
         self._nodes = nodes
         self._graph = graph
         self._distance: Distance | None = None
@@ -100,12 +101,15 @@ class WaypointTest:
         self._checks: Ints = np.empty(0, np.int64)
         self._telling: dict[tuple[int, float], Ints] = {}
         self._known_neighbours: dict[tuple[int, bool], tuple[Ints, Floats]] = {}
-        self._version = -1  # of the graph that has these neighbours
+        self._version = -1  # version of the graph to which the known neighbours belong
 
     def __call__(
         self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float, nearby: bool = False
     ) -> Bools:
-        """(n, e) states and (n,) waypoint nodes to (n,) bool; `nearby`: only neighbours of the waypoints are asked."""
+        """Test (n, e) states against (n,) waypoint nodes: (n,) bool.
+
+        With `nearby` only the waypoint and its neighbours in the graph are compared.
+        """
         self._refresh(distance)
         limit = np.float32(cutoff)
         result = np.zeros(len(states), np.bool_)
@@ -129,7 +133,7 @@ class WaypointTest:
         return result
 
     def _unrefuted(self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32, nearby: bool) -> Ints:
-        """The rows that neither the likely witness nor the waypoint itself refutes."""
+        """Return the rows that neither the likely witness nor the waypoint itself refutes."""
         if nearby:
             self._forget_old_neighbours()
         standing, witnesses = self._nodes.embedding, self._witnesses[nearby]
@@ -150,7 +154,7 @@ class WaypointTest:
         return left
 
     def _steps_to_itself(self, distance: Distance, waypoints: Ints) -> Floats:
-        """(n,) what the distance says of waypoints to themselves."""
+        """(n,) distances of waypoints to themselves, which need not be 0."""
         steps: Floats = self._to_itself[waypoints]
         missing = np.isnan(steps)
         if missing.any():
@@ -161,7 +165,7 @@ class WaypointTest:
     def _told_apart_nearby(
         self, distance: Distance, states: Floats, waypoints: Ints, limit: np.float32, kept: bool = False
     ) -> Bools:
-        """Which claims the neighbours of the waypoints in the graph refute; `kept`: those over edges in the filter."""
+        """(n,) whether a neighbour of the waypoint refutes each row; `kept`: only over edges that pass the filter."""
         found = [self._neighbours(distance, waypoint, kept) for waypoint in waypoints.tolist()]
         node, theirs = (np.concatenate(parts) for parts in zip(*found, strict=True))
         owner = np.repeat(np.arange(len(found)), [len(nodes) for nodes, _ in found])
@@ -169,20 +173,20 @@ class WaypointTest:
         if len(node):
             apart = np.flatnonzero(differing(distance, states[owner], self._nodes.embedding[node], theirs, limit))
             told[owner[apart]] = True
-            apart = apart[np.flatnonzero(np.diff(owner[apart], prepend=-1))]  # one witness of each is enough
+            apart = apart[np.flatnonzero(np.diff(owner[apart], prepend=-1))]  # one witness for each row is enough
             rows = owner[apart]
             self._witnesses[kept].remember(states[rows], waypoints[rows], node[apart], theirs[apart])
         return told
 
     def _forget_old_neighbours(self) -> None:
-        """Forget who the neighbours were, if edges have come or gone since."""
+        """Clear the cached neighbours if the graph has changed."""
         if self._version != self._graph.version:
             self._known_neighbours.clear()
             self._witnesses[True].clear()
             self._version = self._graph.version
 
     def _neighbours(self, distance: Distance, waypoint: int, kept: bool) -> tuple[Ints, Floats]:
-        """The neighbours of a waypoint, and the steps from it to them."""
+        """Return the neighbours of a waypoint, and the steps from it to them."""
         self._forget_old_neighbours()
         graph = self._graph
         known = self._known_neighbours.get((waypoint, kept))
@@ -201,9 +205,10 @@ class WaypointTest:
         return known
 
     def _nowhere_told_apart(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
-        """Which states no node tells apart from their waypoints.
+        """(n,) whether no node refutes that each state has reached its waypoint.
 
-        Where the distance can prove that a node tells nobody close to the waypoint apart, that node is left out.
+        For states close to their waypoint, nodes are skipped for which the distance can prove that they never refute it
+        (`unchanged_nearby`).
         """
         standing, limit = self._nodes.embedding, np.float32(cutoff)
         radius = getattr(distance, "unchanged_radius", -1.0)
@@ -229,7 +234,7 @@ class WaypointTest:
         return ~told
 
     def _telling_nodes(self, distance: Any, waypoint: int, cutoff: float) -> Ints:
-        """The nodes that may tell a state close to a waypoint apart from it; the waypoint is always one."""
+        """Return the nodes that may refute a state close to a waypoint; the waypoint itself is always one."""
         key = (waypoint, cutoff)
         if key not in self._telling:
             standing = self._nodes.embedding
@@ -240,7 +245,7 @@ class WaypointTest:
         return self._telling[key]
 
     def _refresh(self, distance: Distance) -> None:
-        """Nodes never change, but there may be more of them than last time, or none of those known any more."""
+        """Update the caches after nodes were added or removed; existing nodes never change."""
         size, known = len(self._nodes.embedding), len(self._to_itself)
         if size == known:
             return
@@ -260,7 +265,7 @@ class WaypointTest:
                 witnesses.clear()
 
     def _rows_of(self, distance: Distance, waypoints: Ints) -> Floats:
-        """(n, V) steps from waypoints to all nodes, from the cache where they are known."""
+        """(n, V) steps from waypoints to all nodes; computed rows are cached."""
         missing = np.array([node for node in np.unique(waypoints) if int(node) not in self._rows], np.int64)
         standing = self._nodes.embedding
         if len(missing):
@@ -272,7 +277,7 @@ class WaypointTest:
 
 
 def _in_parts(sizes: list[int]) -> Iterator[Ints]:
-    """The places of these sizes in groups that have at most so many pairs together, or one place."""
+    """Yield the indexes of these sizes in groups of about `_PAIRS` pairs each, at least one index in a group."""
     if not sizes:
         return
     ends = np.cumsum(sizes)

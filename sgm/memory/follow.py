@@ -1,7 +1,7 @@
-"""Copies of a memory that follow it: what an owner sends to those who try edges elsewhere, and how they take it over.
+"""Copies of a memory that follow it: the changes that the owner sends to workers, and how their copies apply them.
 
-A copy plans and records like any memory, so that what just failed is not tried again. What it recorded is its own guess
-until the owner has taken it in: then the copy takes its guesses back and takes over what the owner made of them.
+A copy plans and records like any memory, so that an edge that just failed is not tried again. Its own records are
+provisional until the owner has recorded them: then the copy undoes them and applies the changes of the owner.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .policies import Evidence
 if TYPE_CHECKING:
     from .memory import SparseGraphicalMemory
 
-_STANDS = -1  # in the place of `Evidence.removed_at`
+_STANDS = -1  # stands for None in `Evidence.removed_at`
 
 
 class Changes(NamedTuple):
-    """What has become of edges since a version.
+    """Changes of edges since a version.
 
     Attributes:
-        version: of the memory now: events ever logged.
-        size: how much it holds; a copy of another size cannot follow.
-        records: tries ever recorded.
-        edge: (n,) int64 the edges about which something else is known now.
-        evidence: (n, 6) int64 successes, failures, streak, removed_at (−1: it stands), guarded, spare of each.
+        version: present version of the memory: the number of events logged so far.
+        size: size of the memory; a copy of another size cannot follow.
+        records: number of tries recorded so far.
+        edge: (n,) int64 the edges whose evidence has changed.
+        evidence: (n, 6) int64 successes, failures, streak, removed_at (−1: not removed), guarded, spare of each edge.
     """
 
     version: int
@@ -42,12 +42,12 @@ class Changes(NamedTuple):
 
 
 def version_of(memory: SparseGraphicalMemory) -> int:
-    """The version of a memory: how many events were ever logged."""
+    """Version of a memory: the number of events logged so far."""
     return len(memory._log)
 
 
 def changes_since(memory: SparseGraphicalMemory, version: int) -> Changes:
-    """What has become of edges since a version; of all edges, if the events since then are folded already."""
+    """Return the changes of edges since a version; of all edges with evidence if those events are folded already."""
     with memory._turn:
         log, known = memory._log, memory._graph.evidence
         if version < log.folded:
@@ -61,23 +61,23 @@ def changes_since(memory: SparseGraphicalMemory, version: int) -> Changes:
 
 
 class Follower:
-    """Keeps a copy of a memory like its owner's."""
+    """Keeps a copy of a memory in step with its owner."""
 
     def __init__(self, memory: SparseGraphicalMemory) -> None:
-        """Follow the memory that this copy was made of, as it was then."""
+        """Follow the memory of which `memory` is a fresh copy."""
         self.memory, self.version = memory, version_of(memory)
-        memory._log.keep = None  # guesses are taken back by cutting the log, and so nothing of it may be folded
+        memory._log.keep = None  # records are undone by cutting the log, so none of it may be folded
         self._mark, self._records = memory._log.mark(), memory.records
         memory._cleanup.before = {}
 
     def take(self, changes: Changes) -> None:
-        """Take back what was recorded here, and take over what the owner knows."""
+        """Undo the records of this copy, and apply the changes of the owner."""
         memory = self.memory
         with memory._turn:
             if changes.size != memory._builder.size:
                 raise InputError(
                     f"the memory had {len(memory)} nodes and {len(memory._graph)} edges when its workers started, and "
-                    f"has {changes.size.nodes} and {changes.size.edges} now: extend it before or after, not meanwhile"
+                    f"has {changes.size.nodes} and {changes.size.edges} now: extend it before or after they run"
                 )
             cleanup = memory._cleanup
             memory._log.back_to(self._mark)

@@ -1,4 +1,4 @@
-"""Experience given in the place of observations: its arrays, found by name, so that this room imports no other."""
+"""Unpack an `sgm.Experience` given instead of observations; by attribute names, so that sgm.data is not imported."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-OF_THE_DATA: Any = object()  # the default of `episode`: the episodes that the data has, if it has any
-ACHIEVED_GOAL = "achieved_goal"  # the attribute that holds a node's achieved goal
-POSITION = "position"  # the attribute that holds a node's true position, for figures and evaluation
+OF_THE_DATA: Any = object()  # default of `episode`: the episodes of the data, if it has any
+ACHIEVED_GOAL = "achieved_goal"  # attribute with the achieved goal of each node
+POSITION = "position"  # attribute with the ground-truth position of each node, for figures and evaluation
 
 
 class Given(NamedTuple):
-    """What was given to `extend` or `choose_threshold`.
+    """The arguments of `extend` or `choose_threshold`, unpacked.
 
     Attributes:
         observations: (n, ...) observations.
         episode: see `extend`.
         attributes: see `extend`.
-        whole_episodes: whether the episodes are those of the data, which end with it.
-        steps: (n,) int64 step of each observation within its episode, if these are the data's episodes; or None.
+        whole_episodes: whether the episodes are those of an Experience, which end with it.
+        steps: (n,) int64 step of each observation within its episode, if the episodes are those of an Experience that
+            has them; otherwise None.
     """
 
     observations: Any
@@ -32,7 +33,7 @@ class Given(NamedTuple):
 
 
 def unpack(data: Any, episode: Any, attributes: Any = None) -> Given:
-    """The arrays of an `sgm.Experience`, or observations as they are."""
+    """Return the arrays of an `sgm.Experience`; other data is taken as observations."""
     of_the_data = episode is OF_THE_DATA
     if not (hasattr(data, "observations") and hasattr(data, "episodes")):
         return Given(data, None if of_the_data else episode, attributes, False, None)

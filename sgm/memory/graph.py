@@ -1,4 +1,4 @@
-"""The graph: edges as columns, indexed by source and by target, with the k-nearest filter kept true."""
+"""The graph: edges as columns, indexed by source and by target, with an up-to-date k-nearest filter."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .compiled import kernels, loaded
 from .policies import Evidence
 
 Steps = NDArray[np.uint8]
-_HISTORY = 64  # versions that are remembered for those who follow the graph
-_FEW, _MANY = 512, 4096  # nodes that are filtered by compiled code, if there are so many in all
-_FIND = 4096  # edges looked for at once
-MOST_BETWEEN = 255  # steps between two observations that are joined in time, at most
+_HISTORY = 64  # number of versions whose changes are stored for `changed_since`
+_FEW, _MANY = 512, 4096  # numba is loaded to filter at most so many nodes, in a graph of more than so many
+_FIND = 4096  # edges searched for at once
+MOST_BETWEEN = 255  # most steps between two observations that an edge in time joins
 
 
 class Edges(NamedTuple):
@@ -35,7 +35,13 @@ class Edges(NamedTuple):
 
 
 class Index(NamedTuple):
-    """Edges grouped by one end: those of node n are at positions start[n] … start[n + 1] − 1."""
+    """Edges grouped by one end: those of node n are at positions start[n] … start[n + 1] − 1.
+
+    Attributes:
+        start: (V + 1,) int64 first position of each node.
+        other: (E,) int64 the other end of each edge.
+        edge: (E,) int64 edge numbers.
+    """
 
     start: Ints
     other: Ints
@@ -43,13 +49,14 @@ class Index(NamedTuple):
 
 
 class Graph:
-    """A directed graph that only grows; removal is evidence about an edge, kept beside it.
+    """A directed graph that only grows; removed edges are marked in `evidence`.
 
-    An edge has the distance d(source, target) it was made for (infinite if only time joins its ends) and the fewest
-    steps in which an episode went through it (0 if none did). Its weight is the smaller of the two.
+    An edge has a distance d(source, target), which is infinite if only an episode made the edge, and the fewest steps
+    in which an episode went along it, 0 if none did (`temporal`). Its weight is the smaller of the two.
 
-    In a reversible graph every edge has one the other way. It weighs no more than `reversible` times the first one, and
-    passes the filter if the first one does. One that is there for nothing else has neither distance nor steps.
+    In a reversible graph every edge has an opposite edge. The weight of an edge is at most `reversible` times that of
+    its opposite, and it passes the filter if its opposite does. An edge that exists only for this reason has an
+    infinite distance and no steps.
     """
 
     def __init__(self) -> None:
@@ -60,7 +67,7 @@ class Graph:
         self.temporal = Column(np.uint8)
         self.kept = Column(np.bool_)
         self.evidence: dict[int, Evidence] = {}
-        self.spares: list[int] = []  # edges that the guard let in, as of the last `in_filter`
+        self.spares: list[int] = []  # spare edges at the time of the last `in_filter`
         self._spares_changed = True
         self.nodes = 0
         self.version = 0
@@ -68,22 +75,22 @@ class Graph:
         self._k: int | None = None
         self._passing: Bools | None = None
         self._partner: Ints | None = None
-        self._stale = Column(np.bool_)  # nodes whose successors have to be filtered again
+        self._stale = Column(np.bool_)  # nodes whose successors must be filtered again
         self._any_stale = False
         self._filtered = 0  # the version that was filtered last
-        self._only_grown = False  # whether edges were added since then, and nothing else was done
+        self._only_grown = False  # whether edges were only added since then
         self._out, self._into = Adjacency(), Adjacency()
         self._by_source: Index | None = None
         self._by_target: Index | None = None
-        self._history: list[tuple[int, NDArray[Any]]] = []  # of each version: the nodes whose outgoing edges changed
+        self._history: list[tuple[int, NDArray[Any]]] = []  # for each version, the nodes whose outgoing edges changed
 
     def __len__(self) -> int:
-        """Number of edges ever made, removed and filtered ones included."""
+        """Number of edges, including removed and filtered ones."""
         return len(self.source)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the edge columns, and of the edges at each node."""
+        """Size of the edge columns and of the adjacency lists, bytes."""
         columns = (self.source, self.target, self.distance, self.temporal, self.kept, self._stale)
         return sum(column.nbytes for column in columns) + self._out.nbytes + self._into.nbytes
 
@@ -102,7 +109,7 @@ class Graph:
         self._only_grown = only_grown
 
     def cut(self, nodes: int, edges: int) -> None:
-        """Forget nodes and edges from these numbers on."""
+        """Remove the nodes and edges with these numbers and higher."""
         sources = self.source.values[edges:].copy()
         self._out.cut(nodes, edges, self.source.values)
         self._into.cut(nodes, edges, self.target.values)
@@ -114,17 +121,17 @@ class Graph:
         self._history = []
 
     def drop_runs(self) -> None:
-        """Make the edges at each node anew when they are needed next."""
+        """Free the adjacency lists; they are made again on next use."""
         self._out, self._into = Adjacency(), Adjacency()
 
     def set_temporal(self, edges: Ints, steps: Steps) -> None:
-        """Say in how many steps an episode went through these (m,) edges; 0: none did."""
+        """Set the number of steps in which an episode went along (m,) edges; 0: none did."""
         if len(edges):
             self.temporal.values[edges] = steps
             self._changed(self.source.values[edges])
 
     def weights(self, edges: Ints | slice = slice(None)) -> NDArray[np.float32]:
-        """Weights of these edges, steps."""
+        """Return the weights of these edges, steps."""
         if self.reversible is None:
             return self._forward(edges)
         back = np.float32(self.reversible) * self._forward(self.partner()[edges])
@@ -132,12 +139,12 @@ class Graph:
         return lighter
 
     def _forward(self, edges: Ints | slice) -> NDArray[np.float32]:
-        """Weights of these edges by their own distance and time alone; infinite where they have neither."""
+        """Return the weights of these edges without their opposite edges; infinite without distance and steps."""
         distance, temporal = self.distance.values[edges], self.temporal.values[edges]
         return np.where(temporal > 0, np.minimum(distance, temporal.astype(np.float32)), distance)
 
     def partner(self) -> Ints:
-        """(E,) the edge the other way of each edge of a reversible graph."""
+        """(E,) opposite edge of each edge of a reversible graph."""
         if self._partner is None:
             source, target = self.source.values.astype(np.int64), self.target.values.astype(np.int64)
             order = np.lexsort((target, source))
@@ -146,7 +153,7 @@ class Graph:
         return self._partner
 
     def is_reversible(self) -> bool:
-        """Whether every edge has one the other way, and one of the two a weight of its own."""
+        """Whether every edge has an opposite edge, and one of the two has a weight of its own."""
         source, target = self.source.values.astype(np.int64), self.target.values.astype(np.int64)
         keys, back = np.sort(source * self.nodes + target), np.sort(target * self.nodes + source)
         if (keys != back).any():
@@ -155,13 +162,13 @@ class Graph:
         return bool(np.isfinite(np.minimum(own, own[self.partner()])).all())
 
     def find(self, source: int, target: int) -> int | None:
-        """The edge from `source` to `target`, or None."""
+        """Return the edge from `source` to `target`; None if there is none."""
         edges = self.out_of().at(source)
         place = np.flatnonzero(self.target.values[edges] == target)
         return int(edges[place[0]]) if len(place) else None
 
     def find_many(self, sources: Ints, targets: Ints) -> Ints:
-        """The edges from (m,) sources to (m,) targets; −1 where there is none."""
+        """Return the edges from (m,) sources to (m,) targets; −1 where there is none."""
         found = np.full(len(sources), -1)
         at_each = self.out_of()
         for low in range(0, len(sources), _FIND):
@@ -171,11 +178,11 @@ class Graph:
         return found
 
     def out_of(self) -> Adjacency:
-        """The edges out of each node, in the order in which they were made."""
+        """Outgoing edges of each node, in the order in which they were made."""
         return self._out.sync(self.nodes, self.source.values)
 
     def into(self) -> Adjacency:
-        """The edges into each node, in the order in which they were made."""
+        """Incoming edges of each node, in the order in which they were made."""
         return self._into.sync(self.nodes, self.target.values)
 
     def by_source(self) -> Index:
@@ -191,22 +198,25 @@ class Graph:
         return self._by_target
 
     def set_reversible(self, factor: float | None) -> None:
-        """Say whether every edge has one the other way, and what that weighs: see above."""
+        """Set the factor of a reversible graph, see the class; None: the graph is not reversible."""
         if factor != self.reversible:
             self.reversible = factor
             self._changed(np.arange(self.nodes))
 
     def set_filter(self, k: int | None) -> None:
-        """Keep, for each node, its k outgoing edges of least weight; None keeps all. Ties go to the lower target."""
+        """Keep the k outgoing edges of least weight of each node; None keeps all.
+
+        Of edges with equal weights, those with the lower target are kept.
+        """
         if k != self._k:
             self._k = k
             self._changed(np.arange(self.nodes))
 
     def in_filter(self) -> Bools:
-        """(E,) which edges pass the k-nearest filter or are spares, whether removed or not.
+        """(E,) whether each edge passes the k-nearest filter or is a spare edge, removed or not.
 
-        Removed edges count among the k, so that cleanup never promotes a longer edge in the place of a removed one,
-        just as when the filter is applied once before cleanup. The guard may let in longer ones (`Evidence.spare`).
+        Removed edges count among the k, so that no longer edge takes the place of an edge removed by cleanup, just as
+        if the filter were applied once before cleanup. The guard may add longer edges (`Evidence.spare`).
         """
         if self._any_stale:
             stale = self._sources_since(self._filtered)
@@ -221,48 +231,48 @@ class Graph:
         return self.kept.values if self._passing is None else self._passing
 
     def _both_ways(self) -> Bools:
-        """The edges of which either way is among the k nearest."""
+        """(E,) whether each edge or its opposite edge is among the k nearest."""
         nearest: Bools = self.kept.values & np.isfinite(self._forward(slice(None)))
         return nearest | nearest[self.partner()]
 
     def filter_again(self, edge: int) -> None:
-        """Filter the successors of an edge's source anew, because it became a spare or is none any more."""
+        """Filter the successors of the source of an edge again, because the edge is or was a spare edge."""
         self._spares_changed = True
         self.version += 1
         self._mark_stale(self.source.values[[edge]])
 
     def removed(self) -> Bools:
-        """(E,) which edges have been removed."""
+        """(E,) whether each edge has been removed."""
         mask = np.zeros(len(self), np.bool_)
         mask[[edge for edge, evidence in self.evidence.items() if evidence.removed_at is not None]] = True
         return mask
 
     def edges(self, mask: Bools) -> Edges:
-        """The edges of a mask, ordered by source, then target."""
+        """Return the edges of an (E,) mask, ordered by source, then target."""
         chosen = self.by_source().edge
         chosen = chosen[mask[chosen]]
         source, target = self.source.values[chosen], self.target.values[chosen]
         return Edges(source.astype(np.int64), target.astype(np.int64), self.weights(chosen))
 
     def is_simple(self) -> bool:
-        """Whether no edge is there twice or leads from a node to itself."""
+        """Whether no edge occurs twice or leads from a node to itself."""
         source, target = self.source.values.astype(np.int64), self.target.values
         keys = np.sort(source * self.nodes + target)
         return bool((source != target).all() and (keys[1:] != keys[:-1]).all())
 
     def first(self, nodes: int, edges: int) -> Graph:
-        """A copy of the first nodes and edges, without evidence."""
+        """Return a copy of the first `nodes` nodes and the first `edges` edges, without evidence."""
         copy = Graph()
         columns = (self.source, self.target, self.distance, self.temporal)
         copy.append(nodes, *(column.values[:edges] for column in columns))
         return copy
 
     def changed_since(self, version: int) -> Ints | None:
-        """The nodes whose outgoing edges, or what these weigh, may have changed since a version; None: any of them."""
+        """Return the nodes whose outgoing edges or their weights may have changed since a version; None: any node."""
         return None if self.reversible is not None else self._sources_since(version)
 
     def _sources_since(self, version: int) -> Ints | None:
-        """The sources of edges that changed since a version, ascending; None: more versions than are remembered."""
+        """Return the sources of edges that changed since a version, ascending; None if the history is too short."""
         newer = [sources for at, sources in self._history[-(self.version - version) :] if at > version]
         if len(newer) != self.version - version or not newer:
             return None
@@ -298,14 +308,14 @@ class Graph:
         owner = np.repeat(np.arange(len(sources)), lengths)
         weights = self._forward(edges)
         limit = kth_smallest(weights, lengths, self._k)[owner]
-        # Of the edges that tie for the last place those to the lowest targets stay; targets ascend within a source.
+        # Of the edges that tie for the last place, those to the lowest targets stay; targets ascend within a source.
         ties = weights == limit
         first = np.cumsum(lengths) - lengths
         seen, below = _running_count(ties, first, owner), np.bincount(owner[weights < limit], minlength=len(sources))
         self.kept.values[edges] = (weights < limit) | (ties & (seen <= self._k - below[owner]))
 
     def _filter_few(self, sources: Ints, k: int) -> None:
-        """The same for a few nodes of many, compiled."""
+        """Filter the successors of a few nodes by compiled code."""
         from .fast_paths import keep_nearest
 
         at_each = self.out_of()
@@ -314,7 +324,7 @@ class Graph:
         keep_nearest(*runs, sources, *columns, k, self.kept.values, self._only_grown)
 
     def _successors(self, sources: Ints) -> tuple[Ints, Ints]:
-        """The edges out of (n,) nodes, ascending, by target within each, and (n,) how many each has."""
+        """Return the outgoing edges of (n,) nodes, sorted by target within each node, and the (n,) numbers of them."""
         if self._by_source is not None or 2 * len(sources) > self.nodes:
             index = self.by_source()
             lengths = index.start[sources + 1] - index.start[sources]
@@ -325,12 +335,12 @@ class Graph:
 
 
 def _index(matrix: Any) -> Index:
-    """The entries of a CSR or CSC matrix of edge numbers."""
+    """Convert a CSR or CSC matrix of edge numbers to an `Index`."""
     return Index(*(np.asarray(part, np.int64) for part in (matrix.indptr, matrix.indices, matrix.data)))
 
 
 def kth_smallest(values: NDArray[np.float32], lengths: Ints, k: int) -> NDArray[np.float32]:
-    """The k-th smallest number of each run of `values`; infinity for runs of fewer."""
+    """Return the k-th smallest number of each run of `values`; infinity for runs of fewer than k."""
     starts = np.cumsum(lengths) - lengths
     result = np.full(len(lengths), np.inf, np.float32)
     # Runs of similar length are padded to a common one, so that NumPy can select in all of them at once.
@@ -345,7 +355,7 @@ def kth_smallest(values: NDArray[np.float32], lengths: Ints, k: int) -> NDArray[
 
 
 def _running_count(mask: Bools, first: Ints, owner: Ints) -> NDArray[Any]:
-    """For each element how many of its run are set up to and including it; runs begin at `first`."""
+    """Count, for each element, the set elements of its run up to and including it; runs begin at `first`."""
     total = np.cumsum(mask)
     before = np.concatenate([[0], total])[first]
     count: NDArray[Any] = total - before[owner]

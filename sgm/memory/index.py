@@ -1,11 +1,11 @@
-"""Which of many vectors lie near a given one: exact, and at a cost that stays flat where the data allows it.
+"""Exact search for near vectors, at a cost that hardly grows with their number if the data allows it.
 
-Three ways, of which the index takes the one that suits the data, and looks again whenever its size has doubled:
-- "brute force" compares a query with every key, by matrix products. It is the fastest while there are few keys, and
-  where everything is about equally far from everything else, so that nothing can be left out.
-- "cells" is for keys that lie almost flat in a few dimensions. They are projected orthonormally onto these, which makes
-  no distance longer, and only what is near there is looked at.
-- "cover tree" is for keys that are not flat but still have near and far. It needs compiled code.
+The index chooses one of three methods by the data, and chooses again whenever its size has doubled:
+- "brute force" compares a query with every key, by matrix products. It is the fastest method for few keys, and for keys
+  that are all about equally far apart, where none can be skipped.
+- "cells" is for keys that lie close to a subspace of few dimensions. Keys are projected orthogonally onto it, which
+  makes no distance longer, and only keys that are near in the projection are compared.
+- "cover tree" is for keys without such a subspace whose distances differ. It needs compiled code.
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ from .compiled import kernels
 Floats = NDArray[np.float32]
 Vectors = NDArray[np.floating]
 BRUTE, CELLS, TREE = "brute force", "cells", "cover tree"
-SMALL = 2048  # keys up to which brute force is always as fast
-_SAMPLE = 1024  # keys that the choice looks at
-_MOST_AXES = 8  # dimensions in which keys may lie flat
-_CELL_AXES = 3  # dimensions that have cells
-_WORSE = 3.0  # times as many keys may be near after projection as before
-_PER_KEY = {BRUTE: 1.5, CELLS: 15.0, TREE: 90.0}  # nanoseconds for each key looked at, about
-_AT_ONCE = 512  # keys put into cells before the size of the hash table is looked at again
-_NUMBERS = 1 << 22  # numbers held at once by the widest intermediate array
+SMALL = 2048  # up to this number of keys brute force is always used
+_SAMPLE = 1024  # number of keys by which the method is chosen
+_MOST_AXES = 8  # most dimensions of the projection
+_CELL_AXES = 3  # most dimensions that are divided into cells
+_WORSE = 3.0  # largest ratio of near keys after projection to those before
+_PER_KEY = {BRUTE: 1.5, CELLS: 15.0, TREE: 90.0}  # approximate nanoseconds for each compared key
+_AT_ONCE = 512  # keys added to cells between two checks of the size of the hash table
+_NUMBERS = 1 << 22  # most elements of an intermediate array
 
 
 class Pairs(NamedTuple):
-    """Queries and the keys near them, by query, then key: (m,) and (m,) int64."""
+    """Queries and the keys near them, sorted by query, then key: (m,) and (m,) int64."""
 
     query: Ints
     key: Ints
 
 
 class Way(Protocol):
-    """How near keys are found; what it finds may hold a few that are not near."""
+    """A search method; its results may include a few keys that are not near."""
 
     def add(self, keys: Floats) -> None:
-        """Take in the keys from the last one it knows on, of all (V, k) keys."""
+        """Add those of all (V, k) keys that are not included yet."""
         ...
 
     def near(self, queries: Vectors, radius: float, keys: Floats) -> Pairs:
-        """Every key within a radius of each query, and perhaps others, in any order of keys."""
+        """Find all keys within a radius of each query, and perhaps others; keys of a query are in any order."""
         ...
 
     @property
     def nbytes(self) -> int:
-        """Bytes held beside the keys."""
+        """Size in bytes, without the keys."""
         ...
 
 
@@ -63,9 +63,9 @@ class Index:
         """Make an empty index.
 
         Args:
-            radius: about how far searches will look; any radius can be searched.
-            keys: returns all keys that were added, (V, k), where somebody else holds them. They must not change. None:
-                the index keeps a copy of what is added.
+            radius: typical radius of a search; any radius can be searched.
+            keys: returns all added keys, (V, k), if they are stored elsewhere; they must not change. None: the index
+                stores a copy of the keys.
         """
         self.radius = max(float(radius), 1e-12)
         self.kind = BRUTE
@@ -81,18 +81,18 @@ class Index:
 
     @property
     def nbytes(self) -> int:
-        """Bytes held, without keys that somebody else holds."""
+        """Size in bytes, without keys that are stored elsewhere."""
         return self._way.nbytes + (0 if self._own is None else self._own.nbytes)
 
     @property
     def keys(self) -> Floats:
-        """(V, k) the keys."""
+        """(V, k) float32 keys."""
         if self._shared is not None:
             return self._shared()[: self._size]
         return np.empty((0, 0), np.float32) if self._own is None else self._own.values
 
     def add(self, keys: Floats) -> None:
-        """Add (n, k) keys, which are numbered on."""
+        """Add (n, k) keys, which get the next numbers."""
         if self._shared is None:
             if self._own is None:
                 self._own = Column(np.float32, keys.shape[1:])
@@ -100,7 +100,7 @@ class Index:
         self._size += len(keys)
 
     def cut(self, size: int) -> None:
-        """Forget the keys from a number on."""
+        """Remove the keys with this number and higher."""
         if size >= self._size:
             return
         self._size = size
@@ -109,13 +109,13 @@ class Index:
         self.kind, self._way, self._choose_at = BRUTE, _Brute(), SMALL
 
     def within(self, queries: Vectors, radius: float) -> Pairs:
-        """The keys at most a radius away from each of (n, k) queries, by the Euclidean distance in double precision."""
+        """Find the keys within a radius of each of (n, k) queries, by the Euclidean distance in double precision."""
         pairs = self.near(queries, radius)
         close = self._lengths(queries, pairs) <= radius
         return Pairs(pairs.query[close], pairs.key[close])
 
     def near(self, queries: Vectors, radius: float) -> Pairs:
-        """All that `within` finds and perhaps some keys that are farther: for who measures what is found anyway."""
+        """Find all keys of `within` and perhaps some farther ones, for callers that compute the distances anyway."""
         if not self._size or not len(queries) or radius < 0:
             return Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
         keys = self.keys
@@ -126,9 +126,9 @@ class Index:
         return self._way.near(queries, float(radius), keys)
 
     def nearest(self, queries: Vectors, number: int) -> tuple[Ints, NDArray[np.float64]]:
-        """The keys nearest to each query, nearest first: (n, m) keys and (n, m) distances, m = min(number, V).
+        """Find the nearest keys of each query, nearest first: (n, m) keys and (n, m) distances, m = min(number, V).
 
-        Ties go to the lower key.
+        Of equally near keys the lower one comes first.
         """
         number = min(number, self._size)
         if number and self.kind == BRUTE:
@@ -154,7 +154,7 @@ class Index:
         return keys, lengths
 
     def _nearest_of_all(self, queries: Vectors, number: int) -> tuple[Ints, NDArray[np.float64]]:
-        """`nearest` by brute force: in single precision, and what could be among the nearest then once more."""
+        """Compute `nearest` by brute force in single precision, and again in double precision for possible results."""
         found = []
         keys, norms = self.keys, np.square(self.keys, dtype=np.float64).sum(axis=1).astype(np.float32)
         some = max(1, _NUMBERS // len(keys))
@@ -175,18 +175,18 @@ class Index:
         return np.concatenate([one for one, _ in found]), np.concatenate([two for _, two in found])
 
     def _lengths(self, queries: Vectors, pairs: Pairs) -> NDArray[np.float64]:
-        """Distances of pairs, each for itself, so that how they round depends on nothing else."""
+        """Return the distances of pairs; each is computed on its own, so that its rounding is always the same."""
         return lengths(queries, self.keys, pairs)
 
     def _sync(self, keys: Floats) -> None:
-        """Take keys in that were added since the last search; choose anew if there are twice as many."""
+        """Pass new keys to the search method; choose the method again if there are twice as many keys."""
         if self._size > self._choose_at:
             self._choose_at = 2 * self._size
             self._choose(keys)
         self._way.add(keys)
 
     def _choose(self, keys: Floats) -> None:
-        """Look at some of the keys, and change to the way that should cost least."""
+        """Choose the method with the lowest estimated cost, by a sample of the keys."""
         some = np.random.default_rng(0).choice(len(keys), min(_SAMPLE, len(keys)), replace=False)
         sample = keys[np.sort(some)].astype(np.float64)
         basis, share = flat_basis(sample, self.radius)
@@ -202,7 +202,7 @@ class Index:
 
 
 def lengths(queries: Vectors, keys: Floats, pairs: Pairs) -> NDArray[np.float64]:
-    """Euclidean distances of (query, key) pairs in double precision: (m,)."""
+    """Compute the Euclidean distances of (query, key) pairs in double precision: (m,)."""
     result = np.empty(len(pairs.query))
     step = max(1, _NUMBERS // max(1, keys.shape[1]))
     for low in range(0, len(result), step):
@@ -213,13 +213,13 @@ def lengths(queries: Vectors, keys: Floats, pairs: Pairs) -> NDArray[np.float64]
 
 
 def flat_basis(sample: NDArray[np.float64], radius: float) -> tuple[NDArray[np.float64], float]:
-    """(k, q) orthonormal columns onto which keys are projected, and the share of keys that a search there looks at.
+    """Return a (k, q) orthonormal basis for the projection of keys, and the share of keys that a search compares.
 
-    As few columns as leave about as many keys near as there are without projection.
+    It has the fewest columns with which about as many keys are near as without the projection.
 
     Args:
         sample: (s, k) some of the keys.
-        radius: what is near.
+        radius: radius of a search.
     """
     centred = sample - sample.mean(axis=0)
     basis = np.linalg.svd(centred, full_matrices=False)[2].T
@@ -232,7 +232,7 @@ def flat_basis(sample: NDArray[np.float64], radius: float) -> tuple[NDArray[np.f
         gap = np.abs(places[first, axis] - places[second, axis])
         squares += np.square(gap)
         if axis < _CELL_AXES:
-            boxed &= gap <= 1.5 * radius  # a query looks at its own cell and those beside it
+            boxed &= gap <= 1.5 * radius  # a query compares the keys of its own cell and of those beside it
         if np.count_nonzero(squares <= radius**2) <= _WORSE * near + len(first) / 2000:
             break
     return np.ascontiguousarray(basis[:, : axis + 1]), float(boxed.mean())
@@ -245,7 +245,7 @@ def _squares(places: NDArray[np.float64], first: Ints, second: Ints) -> NDArray[
 
 
 def _looked_at(sample: Floats, radius: float, size: int) -> float:
-    """How many of `size` keys a search in a cover tree would look at, by how that grows in the sample."""
+    """Estimate how many of `size` keys a search in a cover tree compares, by extrapolation from the sample."""
     looked = []
     for part in (sample[::2], sample):
         tree = _Tree()
@@ -257,7 +257,7 @@ def _looked_at(sample: Floats, radius: float, size: int) -> float:
 
 
 class _Brute:
-    """Every key is compared, by one matrix product in single precision; what it lets through is few."""
+    """Compares every key, by one matrix product in single precision."""
 
     def __init__(self) -> None:
         self._norm = Column(np.float64)
@@ -280,9 +280,9 @@ class _Brute:
 
 
 def near_by_product(queries: Vectors, keys: Floats, norms: NDArray[np.float64], radius: float) -> Pairs:
-    """Keys within a radius, and few others: |a − b|² ≤ r² is a·b − |b|²/2 ≥ (|a|² − r²)/2.
+    """Find all keys within a radius, and a few others: |a − b|² ≤ r² is equivalent to a·b − |b|²/2 ≥ (|a|² − r²)/2.
 
-    In single precision, with a slack that is more than products of k numbers can be wrong by.
+    Computed in single precision, with a slack above the rounding error of products of k numbers.
     """
     single = queries.astype(np.float32)
     own = np.square(queries, dtype=np.float64).sum(axis=1)
@@ -297,7 +297,7 @@ def near_by_product(queries: Vectors, keys: Floats, norms: NDArray[np.float64], 
 
 
 class _Cells:
-    """Keys projected onto a few axes; compiled: cells of a hash table, otherwise SciPy's k-d trees of doubling size."""
+    """Searches keys in a projection onto few axes: by a hash table of cells (compiled), or by SciPy's k-d trees."""
 
     def __init__(self, centre: NDArray[np.float64], basis: NDArray[np.float64], radius: float) -> None:
         self._centre, self._basis = centre, basis
@@ -310,7 +310,7 @@ class _Cells:
         self._heads = np.full(2 * _AT_ONCE, -1, np.int32)
         self._used = 0
         self._compiled: Any = kernels()
-        self._trees: list[tuple[int, int, Any]] = []  # first, end, SciPy's k-d tree over these places
+        self._trees: list[tuple[int, int, Any]] = []  # first, end, SciPy's k-d tree of these points
 
     @property
     def nbytes(self) -> int:
@@ -333,7 +333,7 @@ class _Cells:
 
     def near(self, queries: Vectors, radius: float, keys: Floats) -> Pairs:
         wanted = self._project(queries)
-        # Places are rounded to single precision.
+        # Projected keys are rounded to single precision.
         largest = max(self._largest, float(np.abs(wanted).max()))
         radius = radius * (1 + 1e-6) + 4e-7 * len(self._basis.T) * largest
         if self._compiled is None:
@@ -350,12 +350,12 @@ class _Cells:
         return np.asarray((keys - self._centre) @ self._basis)
 
     def _fill(self, first: int) -> None:
-        """Put the places from `first` on into cells, of a hash table that stays at most half full."""
+        """Add the points from `first` on to cells, in a hash table that stays at most half full."""
         places = self._places.values
         self._following.append(np.full(len(places) - first, -1, np.int32))
         while first < len(places):
             end = min(len(places), first + _AT_ONCE)
-            if 2 * (self._used + end - first) > len(self._cells):  # each may need a cell of its own
+            if 2 * (self._used + end - first) > len(self._cells):  # each point may need a new cell
                 self._cells = np.full(2 * len(self._cells), -1, np.int64)
                 self._heads = np.full(len(self._cells), -1, np.int32)
                 self._used = first = 0
@@ -365,15 +365,15 @@ class _Cells:
             first = end
 
     def _near_anywhere(self, wanted: NDArray[np.float64], radius: float) -> Pairs:
-        """A wide search looks at every place."""
+        """Compare every point, for searches with a large radius."""
         places = self._places.values
         masks = [np.square(places - place).sum(axis=1) <= radius**2 for place in wanted]
         found = [np.flatnonzero(mask) for mask in masks]
         return Pairs(np.repeat(np.arange(len(wanted)), [len(keys) for keys in found]), np.concatenate(found))
 
     def _grow_trees(self) -> None:
-        """Trees of which each is at most half as large as the one before it, and a rest without a tree."""
-        from scipy.spatial import cKDTree  # only here: importing it takes a while
+        """Add points to trees, each at most half as large as the one before it; a rest stays without a tree."""
+        from scipy.spatial import cKDTree  # imported here because importing it takes long
 
         end = len(self._places)
         first = self._trees[-1][1] if self._trees else 0
@@ -409,7 +409,7 @@ class _Cells:
 
 
 class _Tree:
-    """A cover tree over the keys themselves; compiled."""
+    """A cover tree of the keys, without projection; compiled."""
 
     def __init__(self) -> None:
         self._level = Column(np.int16)
@@ -417,7 +417,7 @@ class _Tree:
         self._sibling = Column(np.int32)
         self._to_parent = Column(np.float64)
         self._span = Column(np.float64)
-        self.looked = 0.0  # share of the keys that the last search looked at
+        self.looked = 0.0  # share of the keys that the last search compared
 
     @property
     def nbytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The planning graph of many nodes: adjacency rows that follow the graph edge by edge, and searches on them."""
+"""The planning graph of a large memory: adjacency rows that are updated edge by edge, and searches on them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Pricing = Callable[[Ints], tuple[Prices, Prices]]
 
 
 class LargeGraph:
-    """Edges that pass the filter, by either end, with their prices; removed ones cost infinitely much.
+    """Edges that pass the filter, grouped by either end, with their costs; removed edges have infinite costs.
 
-    Inside, nodes are numbered so that those that are joined are close in memory too.
+    Internally nodes are renumbered so that neighbours are close in RAM.
     """
 
     def __init__(self, graph: Graph, pricing: Pricing, tree_bytes: int) -> None:
-        """Follow a graph; `pricing` tells for (m,) edges what they cost, and what they count as hops."""
+        """Make the planning graph of a graph; `pricing` returns the costs of (m,) edges by distance and by hops."""
         self._graph, self._pricing = graph, pricing
         edges = np.flatnonzero(graph.in_filter())
         order = _by_place(graph, edges)
@@ -38,31 +38,31 @@ class LargeGraph:
         self.searches = _ByMode(graph, self.into, self.out, tree_bytes // len(MODES))
 
     def cost(self, start: int, goal: int, by: str) -> float:
-        """What the shortest way between two nodes costs; infinite if there is none."""
+        """Cost of the shortest path between two nodes; infinite if there is none."""
         return self.searches[by].cost(int(self._inner[start]), int(self._inner[goal]))
 
     def path(self, start: int, goal: int, by: str) -> Ints:
-        """The nodes of the shortest way between two nodes that are joined."""
+        """Return the nodes of the shortest path between two nodes; there must be one."""
         return self._outer[self.searches[by].path(int(self._inner[start]), int(self._inner[goal]))]
 
     def following(self, start: int, goal: int, by: str) -> int:
-        """The next node on the way to a goal; −1 at the goal and where there is no way."""
+        """Return the next node on the shortest path to a goal; −1 at the goal and without a path."""
         node = self.searches[by].following(int(self._inner[start]), int(self._inner[goal]))
         return int(self._outer[node]) if node >= 0 else -1
 
     def whole(self, goal: int, by: str) -> tuple[Prices, NDArray[np.int32]]:
-        """What the ways from everywhere to a goal cost, and the next nodes on them; −1: none."""
+        """Return the costs of the shortest paths from all nodes to a goal, and the next nodes on them; −1: none."""
         cost, following = self.searches[by].whole(int(self._inner[goal]))
         inner = self._inner[: len(cost)]
         following = np.where(following >= 0, self._outer[following], -1)[inner]
         return cost[inner], following.astype(np.int32)
 
     def leads_round(self, ends: list[tuple[int, int]]) -> bool:
-        """Whether a way leads from the source to the target of the first of these edges that has none of them."""
+        """Whether a path leads from the source to the target of the first of these edges without using any of them."""
         return self.searches["distance"].leads_round(self._inner[np.array(ends)])
 
     def follow(self, sources: Ints) -> None:
-        """Take over the edges that leave these nodes now, and nodes that are new."""
+        """Update the outgoing edges of these nodes, and add new nodes."""
         from . import fast_paths
 
         graph, out = self._graph, self.out
@@ -79,14 +79,14 @@ class LargeGraph:
         self._put(edges, known, before, gone)
 
     def _number(self, nodes: int) -> None:
-        """Give nodes that are new numbers inside: their own."""
+        """Give new nodes internal numbers, equal to their own."""
         known = len(self._inner)
         if nodes > known:
             self._inner, self._outer = with_room(self._inner, nodes), with_room(self._outer, nodes)
             self._inner[known:] = self._outer[known:] = np.arange(known, len(self._inner))
 
     def update(self, edge: int) -> bool:
-        """Take over what an edge costs now, if it passes the filter; whether it is removed or restored by that."""
+        """Update the cost of an edge that passes the filter; return whether this removes or restores it."""
         from . import fast_paths
 
         (source,), (target,) = self._ends(np.array([edge]))
@@ -98,7 +98,7 @@ class LargeGraph:
         return bool(np.isfinite(before[0, 0]) != np.isfinite(self.out.distance[place]))
 
     def along(self, nodes: Ints) -> tuple[Prices, Ints]:
-        """Prices and edges of a path: (L,) nodes to (L − 1,) steps and (L − 1,) edges."""
+        """Return (L − 1,) costs in steps and (L − 1,) edges of a path of (L,) nodes."""
         from . import fast_paths
 
         inner = self._inner[nodes]
@@ -106,21 +106,25 @@ class LargeGraph:
         return self.into.distance[places], self.into.edge[places]
 
     def _ends(self, edges: Ints) -> Ints:
-        """(2, m) the nodes that edges lead from and to, as they are numbered inside."""
+        """(2, m) sources and targets of edges, in internal numbers."""
         graph, ends = self._graph, np.empty((2, len(edges)), np.int64)
         ends[0], ends[1] = graph.source.values[edges], graph.target.values[edges]
         return self._inner[ends]
 
     def _take_out(self, ends: Ints) -> None:
-        """Take (2, m) edges, from one node to another, out of the rows."""
+        """Remove edges, given by (2, m) sources and targets, from the rows."""
         if ends.size:
             self.out.take_out(ends[0], ends[1])
             self.into.take_out(ends[1], ends[0])
 
     def _put(self, edges: Ints, known: Bools, before: Prices, gone: Ints) -> None:
-        """Give edges their present prices; `before`, (2, m), are those of the edges that were known.
+        """Add edges or update their costs, and report the changes to the searches.
 
-        `gone`, (2, g), are edges that were taken out, of which searches are told with those that changed.
+        Args:
+            edges: (m,) edges.
+            known: (m,) whether each is in the rows already.
+            before: (2, m) previous costs of the known edges, by distance and by hops.
+            gone: (2, g) sources and targets of edges that were removed from the rows.
         """
         prices = self._pricing(edges)
         ends = self._ends(edges)
@@ -134,7 +138,7 @@ class LargeGraph:
 
 
 class _ByMode(dict[str, Searches]):
-    """The searches under each kind of price, made when they are asked for: until then they need not follow anything."""
+    """The searches by each kind of cost, made on first use, so that unused ones need no updates."""
 
     def __init__(self, graph: Graph, into: Rows, out: Rows, tree_bytes: int) -> None:
         super().__init__()
@@ -146,7 +150,7 @@ class _ByMode(dict[str, Searches]):
 
 
 def _by_place(graph: Graph, edges: Ints) -> Ints:
-    """(V,) nodes in an order in which those that are joined are close."""
+    """(V,) nodes in an order that puts neighbours close together."""
     ends = graph.source.values[edges], graph.target.values[edges]
     joined = csr_array((np.ones(len(edges), np.bool_), ends), shape=(graph.nodes, graph.nodes))
     return np.asarray(reverse_cuthill_mckee(joined), np.int64)

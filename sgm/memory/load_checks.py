@@ -1,4 +1,4 @@
-"""Whether an existing file goes with the distance and the settings it is opened with."""
+"""Check that an existing file was made with the distance and the settings that it is opened with."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ from .distance import Distance, between
 from .read import Contents
 from .settings import Settings, off_is_infinite, shortened
 
-_SAMPLE = 64  # stored edges that a distance is asked for again
+_SAMPLE = 64  # stored edges whose distance is computed again
 
 
 def check_distance(path: Path, contents: Contents, distance: Distance) -> None:
-    """Refuse a distance other than the one a file was made with: by fingerprint, and by asking for stored edges."""
+    """Raise StoreError if a file was made with another distance.
+
+    The fingerprints are compared, and the distances of a sample of the stored edges are computed again.
+    """
     stored, given = contents.meta["fingerprint"], getattr(distance, "fingerprint", None)
     if stored is not None and given is not None and stored != given:
         raise StoreError(f"{path} was made with another distance: fingerprint {stored}, not {given}")
@@ -33,18 +36,18 @@ def check_distance(path: Path, contents: Contents, distance: Distance) -> None:
     except Exception as error:
         raise StoreError(f"{path} was made with another distance: this one fails on its embeddings: {error}") from error
     expected = graph.distance.values[sample]
-    # Single precision rounds otherwise in blocks of another shape, by much where large numbers cancel out.
+    # Single precision rounds differently in blocks of another shape; the error is large where large numbers cancel out.
     allowed = 0.01 * (expected + expected.max())
     if (np.abs(steps - expected) > allowed).any():
         worst = int((np.abs(steps - expected) - allowed).argmax())
         raise StoreError(
             f"{path} was made with another distance: from node {source[worst]} to node {target[worst]} it holds "
-            f"{expected[worst]:.4g} steps, this distance says {steps[worst]:.4g}"
+            f"{expected[worst]:.4g} steps, this distance returns {steps[worst]:.4g}"
         )
 
 
 def check_names(given: dict[str, Any]) -> None:
-    """Refuse settings that do not exist."""
+    """Raise InputError if a name is not that of a setting."""
     names = {field.name for field in dataclasses.fields(Settings)}
     for name in given:
         if name not in names:
@@ -52,7 +55,7 @@ def check_names(given: dict[str, Any]) -> None:
 
 
 def check_settings(path: Path, stored: Settings, given: dict[str, Any]) -> None:
-    """Refuse settings other than those a file was made with."""
+    """Raise StoreError if a file was made with other settings than those given."""
     check_names(given)
     for name, value in given.items():
         wanted = off_is_infinite(value) if name == "tau_p" else value
@@ -64,7 +67,7 @@ def check_settings(path: Path, stored: Settings, given: dict[str, Any]) -> None:
 
 
 def checked_workers(stored: Any) -> dict[str, int]:
-    """The last batch of evidence from each worker, as a file holds them; StoreError if it is anything else."""
+    """Return the number of the last batch of evidence of each worker from a file; StoreError if it is invalid."""
     named = isinstance(stored, dict) and all(isinstance(name, str) for name in stored)
     if not named or not all(type(number) is int and 0 <= number < 2**53 for number in stored.values()):
         raise StoreError(f"its workers are {shortened(stored)}: expected the number of the last batch by name")

@@ -55,18 +55,18 @@ if TYPE_CHECKING:
     from sgm.inspector.notebook import Page
 
 Path_ = str | os.PathLike[str]
-_SHARE_TO_JUDGE = 0.1  # of all observations that a batch must have for the whole graph to be looked at
+_SHARE_TO_JUDGE = 0.1  # smallest share of all observations in a batch after which the graph is checked
 
 
 class SparseGraphicalMemory:
-    """A sparse directed graph over what an agent has seen, on which it plans and which it repairs.
+    """A sparse directed graph over the observations of an agent, on which it plans and which it repairs.
 
-    Emmons et al., "Sparse Graphical Memory for Robust Planning", NeurIPS 2020. Deviations from the paper: Algorithm 1
-    has its test inverted in print (a state is novel when no node passes); the k-nearest filter stays true when
-    observations are added later; edges removed by cleanup go on counting among a node's k nearest. Merging is decided
-    by distances alone, so neither cleanup nor temporal edges change what merges later.
+    Emmons et al., "Sparse Graphical Memory for Robust Planning", NeurIPS 2020. Deviations from the paper: the test of
+    Algorithm 1 is inverted in print (a state is novel when no node passes); the k-nearest filter is updated when
+    observations are added later; edges removed by cleanup still count among the k nearest of a node. Merges depend on
+    distances only, so neither cleanup nor edges in time change later merges.
 
-    Threads may share a memory: its calls take turns.
+    Threads may share a memory: their calls run one after another.
     """
 
     def __init__(
@@ -93,33 +93,34 @@ class SparseGraphicalMemory:
         """Make an empty memory.
 
         Args:
-            distance: steps from one observation to another, see `Distance`; None for a memory that is only looked at.
+            distance: steps from one observation to another, see `Distance`; None for a memory that is only read.
             features: φ of the perceptual check, (n, ...) observations to (n, f) float32; None: the embedding itself.
             criterion: "two-way" (the paper's), "incoming", "outgoing", "perceptual", "uniform" or "none" (dense).
             tau_a: threshold on C_in and C_out, steps (Eq. 3).
             tau_p: threshold in feature space (Eq. 4), also checked before any consistency; None switches it off.
             max_dist: MaxDist, the longest edge, steps.
             k: successors kept for each node; None keeps all.
-            scope: what ω and s0 range over: "neighbors" of the candidate (the authors' code, strict comparisons) or
-                the whole "memory" (Eq. 3, comparisons as printed).
-            policy: what failed tries do to an edge: "first-failure" (the paper's: it is removed), "guarded" (it is
-                removed unless that would cut the graph apart), "second-failure", "belief", or a `CleanupPolicy` object.
-            size: number of nodes for criterion "uniform", which samples within one call of `extend`: give it
-                everything at once.
+            scope: the nodes that ω and s0 range over: "neighbors" of the candidate (the authors' code, strict
+                comparisons) or the whole "memory" (Eq. 3, comparisons as printed).
+            policy: when failed tries remove an edge: "first-failure" (the paper's), "guarded" (the same, unless the
+                removal would cut the graph apart), "second-failure", "belief", or a `CleanupPolicy` object.
+            size: number of nodes for criterion "uniform", which samples within one call of `extend`: give all
+                observations in one call.
             seed: seed of criterion "uniform".
-            feature_average: how far a merge moves a node's feature towards the new one (authors: 0.05).
-            keep_observations: keep each node's observation.
-            keep_events: how many of the newest events are kept one by one, at least; None: all. Older ones are folded
-                into the evidence about their edges, and `at` cannot go back beyond them.
-            reversible: edges can be taken backwards too, where the world allows it: an edge has one the other way, at
-                this many times its weight (True: 1.2) unless the distance says less, with evidence of its own. It
-                passes the k-nearest filter if the first one does, and changes nothing about merging.
-            candidates: ask for the distances of an observation to this many nodes only, those whose embeddings are
-                nearest, where a large memory of a distance that cannot be searched would be slow. Edges to other nodes
-                are missed: `audit` says how many. None: none is.
+            feature_average: how far a merge moves the feature of a node towards the new one (authors: 0.05; 0: off).
+            keep_observations: store the observation of each node.
+            keep_events: least number of the newest events that are stored one by one; None: all. Older events are
+                folded into the evidence of their edges, and `at` cannot go back beyond them.
+            reversible: edges can also be followed backwards, for environments that allow it. Every edge then has an
+                opposite edge with its own evidence, whose weight is this factor (True: 1.2) times that of the edge, or
+                less if its own distance is shorter. It passes the k-nearest filter if the edge does. Merges do not
+                change.
+            candidates: compare an observation with this number of nodes only, those with the nearest embeddings. Use it
+                if a memory is large, its distance cannot be searched, and building is slow. Edges to other nodes are
+                missed; `audit` estimates how many. None: no edge is missed.
             approximate: find these candidates by an approximate index (extra `usearch`), which may miss some of the
-                nearest, instead of by an exact one. For embeddings that are all about equally far from each other,
-                where an exact index has to compare an observation with every node.
+                nearest, instead of an exact one. Use it for embeddings that are all about equally far apart, where an
+                exact index must compare an observation with every node.
         """
         off = off_is_infinite(tau_p)
         names = criterion, tau_a, off, max_dist, k, scope, size, seed, feature_average, keep_observations, reversible
@@ -165,15 +166,15 @@ class SparseGraphicalMemory:
         self._cleanup = Cleanup(graph, self._planner, self.policy, log, self._builder, records)
         self._loaded_fingerprint: str | None = None
         self._made_with: dict[str, Any] | None = None
-        self._applied: dict[str, int] = {}  # the last batch of evidence taken in from each worker, see _record_batch
+        self._applied: dict[str, int] = {}  # number of the last batch recorded from each worker, see _record_batch
         self._store: store.Store | None = None
-        self._interrupted = False  # whether the last `extend` was, so that the next one may go on in its episode
-        self._read_only = ""  # why nothing may be changed, if so
+        self._interrupted = False  # whether the last `extend` was; the next one may then continue its episode
+        self._read_only = ""  # the reason why the memory cannot be changed, if any
         self._turn = threading.RLock()
         _MEMORIES.add(self)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes over: all but the file that this memory is live in, and its turns."""
+        """State of a copy: everything except the live file and the lock."""
         return {name: value for name, value in self.__dict__.items() if name not in ("_store", "_turn")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -183,7 +184,7 @@ class SparseGraphicalMemory:
         self._turn = threading.RLock()
         _MEMORIES.add(self)
 
-    # -- what it holds -------------------------------------------------------------------------------------------
+    # -- contents ------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
         """Number of nodes."""
@@ -191,7 +192,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def __repr__(self) -> str:
-        """Criterion, nodes, edges, and where the memory lives."""
+        """Summary: criterion, nodes, edges, attributes and live file."""
         edges, removed = int(np.count_nonzero(self._planner.standing())), int(np.count_nonzero(self._graph.removed()))
         size = f"{len(self):,} nodes of {len(self._nodes.assignment):,} observations, {edges:,} edges"
         gone = f", {removed:,} removed" if removed else ""
@@ -200,54 +201,54 @@ class SparseGraphicalMemory:
         return f"<SparseGraphicalMemory {self.settings.criterion}: {size}{gone}{held}{where}>"
 
     def _repr_html_(self) -> str:
-        """The table that notebooks show."""
+        """Return the HTML table that notebooks show."""
         return as_html(self.stats())
 
     def view(self, *, height: int = 700) -> Page:
-        """Show the inspector's page of this memory in a notebook (extra `inspect`); `close()` of the result ends it.
+        """Show the inspector page of this memory in a notebook (extra `inspect`); `close()` of the result ends it.
 
-        A live memory is followed as it changes; of any other one a copy is shown, as it is now. The page only reads,
-        and is for a notebook in a browser on this machine.
+        The page of a live memory follows its changes; otherwise it shows a copy of the present state. The page is
+        read-only, and works for a notebook in a browser on this machine.
 
         Args:
-            height: of the page, pixels.
+            height: height of the page, pixels.
         """
-        from sgm.inspector.notebook import show  # the one thing above this room that it knows
+        from sgm.inspector.notebook import show  # the only import of this package from a package above it
 
         return show(self, None if self._store is None else self._store.path, height)
 
     @takes_turns
     def stats(self) -> Stats:
-        """Sizes, connectivity, evidence and what a user should look at."""
+        """Return sizes, connectivity, numbers of tries, and warnings."""
         where = None if self._store is None else self._store.path
         held = self._nodes, self._graph, self._planner, self._log
         return measure(*held, self.settings, self.records, where, self._builder.index_kind, self.nbytes)
 
     @property
     def settings(self) -> Settings:
-        """What decides which graph a stream of observations becomes."""
+        """The settings with which the graph is built."""
         return self._settings
 
     @property
     def policy(self) -> CleanupPolicy:
-        """What failed tries do to an edge."""
+        """The cleanup policy, which decides when failed tries remove an edge."""
         return self._policy
 
     @property
     def distance(self) -> Distance:
-        """The distance this memory was made with."""
+        """The distance with which this memory was made; InputError if it was loaded without one."""
         if self._distance is None:
             raise InputError("this memory was loaded without a distance: give one to load() to embed observations")
         return self._distance
 
     @property
     def nodes(self) -> Ints:
-        """(V,) int64: which observation of the stream each node keeps; 0 is the first ever given."""
+        """(V,) int64 number of the observation that each node keeps; 0 is the first observation given."""
         return np.array(self._nodes.stream.values)
 
     @property
     def assignment(self) -> Ints:
-        """(n,) int64: the node of each observation ever given; −1 where uniform subsampling left one out."""
+        """(n,) int64 node of each observation given so far; −1 if uniform subsampling or consolidation left it out."""
         return np.array(self._nodes.assignment.values)
 
     @property
@@ -262,7 +263,7 @@ class SparseGraphicalMemory:
 
     @property
     def observations(self) -> NDArray[Any]:
-        """(V, ...) observations of the nodes; InputError unless they are kept."""
+        """(V, ...) observations of the nodes; InputError if they are not stored."""
         if not self.settings.keep_observations:
             raise InputError("this memory keeps no observations: make it with keep_observations=True")
         kept = self._nodes.observation
@@ -270,44 +271,48 @@ class SparseGraphicalMemory:
 
     @property
     def attributes(self) -> Attributes:
-        """Named arrays over the nodes: `memory.attributes["position"] = ...`; see `Attributes`."""
+        """Named arrays over the nodes, see `Attributes`. Set one by `memory.attributes["position"] = ...`."""
         return Attributes(self._nodes, self._set_attribute)
 
     @property
     def nbytes(self) -> int:
-        """Bytes held for nodes, edges, events and the index over the nodes; cached trees are not counted."""
+        """RAM used for nodes, edges, events and the index over the nodes, bytes; cached plans are not counted."""
         return self._nodes.nbytes + self._graph.nbytes + self._log.nbytes + self._builder.index_bytes
 
     @takes_turns
     def edges(self, filtered: bool = True) -> Edges:
-        """The edges that stand, by source, then target; `filtered=False`: as before the k-nearest filter."""
+        """Return the edges that are not removed, sorted by source, then target.
+
+        Args:
+            filtered: only edges that plans may use; False: also those that the k-nearest filter leaves out.
+        """
         mask = self._planner.standing() if filtered else ~self._graph.removed()
         return self._graph.edges(mask)
 
     @takes_turns
     def removed(self) -> Edges:
-        """The edges that cleanup has removed."""
+        """Return the edges that were removed by cleanup or by hand."""
         return self._graph.edges(self._graph.removed())
 
     def evidence(self, u: int, v: int) -> Evidence:
-        """What trying the edge from u to v has shown, removed or not."""
+        """Return the outcomes of tries of the edge from u to v, which may be removed."""
         return self._graph.evidence.get(self._edge(u, v), Evidence())
 
     @takes_turns
     def tried(self) -> dict[tuple[int, int], Evidence]:
-        """What trying has shown, by edge (u, v), for every edge that was tried."""
+        """Return the evidence of every edge that was tried, by edge (u, v)."""
         source, target = self._graph.source.values, self._graph.target.values
         known = self._graph.evidence.items()
         return {(int(source[edge]), int(target[edge])): tries for edge, tries in known if tries.attempts}
 
     @property
     def fingerprint(self) -> str | None:
-        """The fingerprint of the distance, its own or that of the file this memory was loaded from."""
+        """Fingerprint of the distance, or that of the file from which this memory was loaded."""
         return getattr(self._distance, "fingerprint", None) or self._loaded_fingerprint
 
     @property
     def records(self) -> int:
-        """How many tries have been recorded: the clock of `Evidence.removed_at`."""
+        """Number of tries recorded so far, as used in `Evidence.removed_at`."""
         return self._cleanup.records
 
     @takes_turns
@@ -317,7 +322,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def parts(self) -> Ints:
-        """(V,) which strongly connected component each node is in: 0 is the largest, 1 the next, and so on."""
+        """(V,) number of the strongly connected component of each node: 0 is the largest, 1 the next, and so on."""
         if not len(self):
             return np.empty(0, np.int64)
         labels = self._planner.parts()
@@ -336,27 +341,29 @@ class SparseGraphicalMemory:
         block: int | None = None,
         progress: bool = False,
     ) -> ExtendReport:
-        """Take in a batch of observations, in order, in a single pass; all of it or, on an error, nothing.
+        """Add a batch of observations, in order, in a single pass; on an error none of the batch is added.
 
-        An interrupt (Ctrl-C) keeps the observations until then, in the memory and in its file, as if only these had
-        been given; the KeyboardInterrupt says how many they are, and `extend` of the rest makes the graph of them all.
-        It keeps nothing of this batch while that is written to a file, or with criterion "uniform".
+        After an interrupt (Ctrl-C) the memory and its file keep the observations processed so far, as if only these had
+        been given. The KeyboardInterrupt says how many they are, and `extend` with the rest gives the graph of all
+        observations. Nothing of the batch is kept if the interrupt comes while the batch is written to a file, or with
+        criterion "uniform".
 
-        From 200 observations on, a tenth of all so far, a `MemoryWarning` says what to try if hardly any were merged,
-        if there are no edges, or if the largest strongly connected component has less than half of the nodes.
+        After a batch of at least 200 observations, and at least a tenth of all so far, a `MemoryWarning` says what to
+        try if hardly any observations were merged, if there are no edges, or if the largest strongly connected
+        component has less than half of the nodes.
 
         Args:
-            observations: (n, ...) as the distance's `embed` takes them, or an `sgm.Experience`, whose achieved goals
-                and positions become the attributes "achieved_goal" and "position". The first Experience also tells what
-                the distance says of single steps (attribute "one_step"), which an agent's cutoff is calibrated by.
+            observations: (n, ...) as the `embed` of the distance takes them, or an `sgm.Experience`, whose achieved
+                goals and positions become the attributes "achieved_goal" and "position". With the first Experience the
+                distance over single steps is measured (attribute "one_step"), by which agents calibrate their cutoff.
             episode: a whole number, or (n,) of them: consecutive observations of one episode are joined by edges of
-                weight 1 after merging. An episode may go on in the next call. None: no such edges. Left out: the
+                weight 1 after merging. An episode may continue in the next call. None: no such edges. Default: the
                 episodes of the Experience, which end with it; none for plain observations. Between observations of an
-                Experience that are several steps apart, as in `data[::5]`, the edge weighs these steps; where they are
-                more than 255, there is none.
-            attributes: (n, ...) numbers by name, one for each observation; a node has those of the observation that it
-                keeps.
-            block: how many observations are decided at once; the result does not depend on it.
+                Experience that are several steps apart, as in `data[::5]`, the weight of the edge is the number of
+                steps; there is no edge if they are more than 255.
+            attributes: (n, ...) numbers by name, one row for each observation; a node has those of the observation that
+                it keeps.
+            block: number of observations processed at once; the result does not depend on it.
             progress: show a progress bar.
         """
         observations, episode, attributes, whole_episodes, steps = unpack(observations, episode, attributes)
@@ -387,8 +394,8 @@ class SparseGraphicalMemory:
             self._interrupted = True
             held = len(self._nodes.assignment)
             raise KeyboardInterrupt(
-                f"interrupted: the memory keeps {kept:,} of these {total:,} observations, {held:,} in all. Go on with "
-                f"extend(observations[{kept}:])."
+                f"interrupted: the memory keeps {kept:,} of these {total:,} observations, {held:,} in all. Continue "
+                f"with extend(observations[{kept}:])."
             )
         if whole_episodes and episodes is not None:
             self._measure_single_steps(observations, episodes)
@@ -397,7 +404,7 @@ class SparseGraphicalMemory:
         return report
 
     def _measure_single_steps(self, observations: Any, episodes: Ints) -> None:
-        """Note what the distance says of single steps, once. The batch is in: what fails here costs only the note."""
+        """Set the attribute "one_step", unless it is set. The batch is added already, so errors here are ignored."""
         if len(self) and single_steps.ONE_STEP not in self.attributes:
             rows = self.nodes - (len(self._nodes.assignment) - len(episodes))
             with contextlib.suppress(SGMError):
@@ -405,14 +412,14 @@ class SparseGraphicalMemory:
                 self.attributes[single_steps.ONE_STEP] = measured
 
     def _warn(self) -> None:
-        """Say what is probably not as the user wants it, if anything is."""
+        """Warn if the memory is probably not what the user wants."""
         given = int(np.count_nonzero(self._nodes.assignment.values >= 0))
         edges = int(np.count_nonzero(self._planner.standing()))
         if found := look_at(len(self), given, self.settings, edges, self._planner.largest_part()):
-            warnings.warn("; ".join(found), MemoryWarning, stacklevel=4)  # whoever called extend
+            warnings.warn("; ".join(found), MemoryWarning, stacklevel=4)  # the caller of extend
 
     def add(self, observation: Any, *, episode: int | None = None, attributes: Mapping[str, Any] | None = None) -> int:
-        """Take in one observation with its attributes; returns the node it became or was merged into."""
+        """Add one observation with its attributes; return the node that it became or was merged into."""
         if isinstance(attributes, Mapping):
             attributes = {name: batch_of_one(value) for name, value in attributes.items()}
         batch = batch_of_one(observation)
@@ -428,20 +435,21 @@ class SparseGraphicalMemory:
         attributes: Mapping[str, Any] | None = None,
         progress: bool = False,
     ) -> SparseGraphicalMemory:
-        """A memory of the same places in which each node keeps the middle one of its observations, not the first.
+        """Return a memory with the same nodes in which each keeps the medoid of its observations, not the first.
 
-        The middle one has the least sum of distances to and from the others. It was not compared with them when they
-        were merged, and may differ from one by up to 2 τ_a; `certificate` says by how much. Edges are made anew, so
-        consolidate before cleaning up: evidence stays behind, and so do averaged features. Nodes are numbered in the
-        order of the observations they keep. The new memory is not live, and can be extended like any other.
+        The medoid has the smallest sum of distances to and from the other observations of its node. It was not compared
+        with them when they were merged, and may differ from them by up to 2 τ_a; `certificate` measures by how much.
+        Edges are made again, so consolidate before cleanup: evidence and averaged features are not copied. Nodes are
+        numbered in the order of the observations that they keep. The new memory is not live, and can be extended like
+        any other.
 
         Args:
-            observations: everything given to `extend` and `add` so far, in order (for a memory of `choose_threshold`
-                `observations[choice.order]`); or the `sgm.Experience` it was.
-            min_support: leave out nodes with fewer observations than this; theirs are then assigned to −1. "auto": a
-                fifth of what nodes have on average.
-            episode: as they were given to `extend`.
-            attributes: likewise; those that are not given again are gone, and a `MemoryWarning` says so.
+            observations: all observations given to `extend` and `add` so far, in order (for a memory of
+                `choose_threshold` `observations[choice.order]`); or the `sgm.Experience` that was given.
+            min_support: leave out nodes with fewer observations than this; their observations are then assigned to −1.
+                "auto": a fifth of the average number of observations of a node.
+            episode: as given to `extend`.
+            attributes: as given to `extend`; those that are not given again are lost, with a `MemoryWarning`.
             progress: show a progress bar.
         """
         self._require_nodes()
@@ -459,15 +467,16 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def pruned(self, source: ArrayLike, target: ArrayLike) -> SparseGraphicalMemory:
-        """A copy of this memory without some edges, as if they had never been made.
+        """Return a copy of this memory without some edges, as if they had never been made.
 
-        Edges that `remove` or cleanup takes away still count among the k nearest successors of a node. Those left out
-        here do not: the next nearest take their places. So leave out what is known to be false before cleaning up (see
-        `sgm.navigation.verify_edges`). Evidence stays behind. The copy is not live; reversible edges go both ways.
+        Edges removed by `remove` or cleanup still count among the k nearest successors of a node. Edges left out here
+        do not: the next nearest take their places. So leave out edges that are known to be false before cleanup (see
+        `sgm.navigation.verify_edges`). Evidence is not copied. The copy is not live. In a reversible memory the
+        opposite edges are left out too.
 
         Args:
-            source: (m,) the nodes that the edges lead from; edges beyond the k nearest count, too.
-            target: (m,) the nodes that they lead to.
+            source: (m,) sources of the edges, which may be beyond the k nearest.
+            target: (m,) targets of the edges.
         """
         graph = without(self._graph, source, target, self.settings.k)
         memory = SparseGraphicalMemory.__new__(SparseGraphicalMemory)
@@ -477,17 +486,18 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def merge(self, other: SparseGraphicalMemory, *, progress: bool = False) -> MergeReport:
-        """Take in another memory of the same distance, with its tries and attributes; all of it or nothing.
+        """Add another memory of the same distance, with its tries and attributes; on an error nothing is added.
 
-        Each node of the other is merged into a node or becomes one by the rule that observations are, as if the
-        observations that these nodes keep were given to `extend`; the observations of the other follow those of this
-        memory in `assignment`. Its episodes join nodes in time, as they did there. Its tries are recorded here, in
-        their order, so that this memory's policy decides what they lead to; an edge that was removed there by hand, and
-        was never tried, is removed. The other memory stays as it is.
+        Each node of the other memory is merged into a node or becomes one by the same rule as observations, as if the
+        observations of these nodes were given to `extend`. The observations of the other memory follow those of this
+        memory in `assignment`. Its edges in time are added. Its tries are recorded in order, and the policy of this
+        memory decides which edges they remove; an edge that was removed there by hand, without a try, is removed. The
+        other memory is not changed.
 
         Args:
-            other: with the same criterion, thresholds, MaxDist, scope and features; its distance must have the same
-                fingerprint, or say the same of its edges. Where this memory keeps observations, so must it.
+            other: a memory with the same criterion, thresholds, MaxDist, scope and features. Its distance must have the
+                same fingerprint, or give its edges the same lengths. If this memory stores observations, the other must
+                too.
             progress: show a progress bar.
         """
         check_mergeable(self, other)
@@ -513,7 +523,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def filter(self, k: int | None) -> None:
-        """Change how many nearest successors each node keeps; None keeps all."""
+        """Change k, the number of nearest successors kept for each node; None keeps all."""
         settings = dataclasses.replace(self.settings, k=k)
         self._require_writable()
         meta = {"settings": settings.asdict()}
@@ -543,38 +553,44 @@ class SparseGraphicalMemory:
     # -- localisation --------------------------------------------------------------------------------------------
 
     def embed(self, observations: Any) -> Floats:
-        """The distance's embeddings of (n, ...) observations, checked: (n, e) float32.
+        """Embed (n, ...) observations with the distance, and check the result: (n, e) float32.
 
-        The methods below take them in the place of observations with `embedded=True`, so that an agent embeds what it
-        sees once a step.
+        Methods with an argument `embedded` take these embeddings instead of observations with `embedded=True`, so that
+        an agent embeds each observation only once.
         """
         return embed(self.distance, observations, self._nodes.embedding_width)
 
     def steps_to_nodes(self, observations: Any, *, embedded: bool = False) -> Floats:
-        """d(s, ·): (n, ...) observations to (n, V) float32 steps to each node."""
+        """Compute d(s, ·): (n, V) float32 steps from (n, ...) observations to each node."""
         return between(self.distance, self._embedding(observations, embedded), self._nodes.embedding)
 
     def steps_from_nodes(self, observations: Any, *, embedded: bool = False) -> Floats:
-        """d(·, g): (n, ...) observations to (n, V) float32 steps from each node."""
+        """Compute d(·, g): (n, V) float32 steps from each node to (n, ...) observations."""
         steps = between(self.distance, self._nodes.embedding, self._embedding(observations, embedded))
         return np.ascontiguousarray(steps.T)
 
     def steps(self, starts: Any, goals: Any, *, embedded: bool = False) -> Floats:
-        """d(s, g) for each pair: (n, ...) and (n, ...) observations to (n,) float32 steps."""
+        """Compute d(s, g) of each pair of (n, ...) starts and (n, ...) goals: (n,) float32 steps."""
         ends = self._embedding(starts, embedded), self._embedding(goals, embedded)
         if len(ends[0]) != len(ends[1]):
             raise InputError(f"got {len(ends[0])} starts and {len(ends[1])} goals: expected as many of each")
         return paired(self.distance, *ends)
 
     def steps_to(self, embedding: Floats, nodes: ArrayLike) -> Floats:
-        """d(s, w) for each pair of an (n, e) embedding and one of (n,) nodes: (n,) float32 steps."""
+        """Compute d(s, w) of each pair of (n, e) embeddings and (n,) nodes: (n,) float32 steps."""
         vectors, chosen = self._embedding(embedding, embedded=True), self._node_ids(nodes, "nodes")
         if chosen.shape != (len(vectors),):
             raise InputError(f"nodes has shape {chosen.shape}: expected one for each of {len(vectors)} embeddings")
         return paired(self.distance, vectors, self._nodes.embedding[chosen])
 
     def localise(self, observations: Any, *, as_goals: bool = False, embedded: bool = False) -> Near:
-        """The nearest node of each observation and its distance: d(s, ·), or d(·, g) for goals; (n,) and (n,)."""
+        """Find the nearest node of each of (n, ...) observations: (n,) nodes and (n,) distances in steps.
+
+        Args:
+            observations: (n, ...) observations.
+            as_goals: nearest by the distance from the node to the observation; False: from the observation to the node.
+            embedded: observations are embedded already, see `embed`.
+        """
         self._require_nodes()
         if (search := self._search()) is not None:
             return search.nearest(self._embedding(observations, embedded), outgoing=not as_goals)
@@ -591,15 +607,15 @@ class SparseGraphicalMemory:
         over: str = "all",
         embedded: bool = False,
     ) -> Bools:
-        """Whether ‖d(s, ·) − d(w, ·)‖∞ is under `cutoff`: (n, ...) observations and (n,) node ids to (n,) bool.
+        """Whether agents have reached their waypoints: ‖d(s, ·) − d(w, ·)‖∞ < `cutoff`, (n,) bool.
 
         Args:
-            observations: where agents are.
-            waypoints: nodes they go to.
+            observations: (n, ...) present observations s of the agents.
+            waypoints: (n,) nodes w to which they go.
             cutoff: steps.
-            over: the nodes that are asked: "all" of the memory (the paper's), or the waypoint and its "neighbours": the
-                k nearest successors it has and the nodes it is one of, removed edges included. These are a few
-                distances instead of as many as there are nodes, and pass a little more often.
+            over: the nodes over which the maximum is taken: "all" of the memory (as in the paper), or the waypoint and
+                its "neighbours": its k nearest successors and the nodes of which it is one, removed edges included.
+                The latter takes only a few distances, and passes a little more often.
             embedded: observations are embedded already, see `embed`.
         """
         if over not in OVER:
@@ -612,7 +628,7 @@ class SparseGraphicalMemory:
         return self._waypoint_test(self.distance, embedding, waypoints, cutoff, nearby=over != "all")
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
-        """What a controller is sent to: (n,) nodes' observations if they are kept, else their embeddings."""
+        """Return the controller targets of (n,) nodes: their observations if stored, otherwise their embeddings."""
         chosen = self._node_ids(nodes, "nodes")
         kept = self._nodes.observation
         return np.array(self._nodes.embedding[chosen] if kept is None else kept[chosen])
@@ -621,16 +637,16 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def plan(self, start: Any, goal: Any, *, by: str = "distance", within: float | None = None) -> Plan:
-        """The shortest way from one observation to another; NoPath if there is none.
+        """Find the shortest path from one observation to another; NoPath if there is none.
 
         Args:
             start: an observation.
             goal: an observation.
-            by: what is least: "distance" (steps) or "hops" (number of edges).
+            by: the cost to minimise: "distance" (steps) or "hops" (number of edges).
             within: start and goal are attached to their nearest node first, then to the next nearest, … until a path
                 exists, but never farther than this many steps (the nearest node is always allowed). None: MaxDist,
-                and never to a node that is `distance.far` steps away or more, where the distance has that;
-                math.inf: to any node, as the authors' code does.
+                and never to a node that is `distance.far` steps away or more, if the distance has this attribute;
+                math.inf: any node, as in the authors' code.
         """
         within = self._reach(by, within)
         if (plan := self._plan_through_index(start, goal, by, within)) is not None:
@@ -640,10 +656,11 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def prepare_plans(self, *, by: str = "distance") -> None:
-        """Do now what one of the next plans on a large graph would take the time for, in seconds for 100,000 nodes.
+        """Prepare planning on a large graph now instead of during one of the next plans.
 
-        From 16,384 nodes on, with the extra `fast`, plans are searched for with landmarks, which are chosen once and
-        kept while edges are tried, removed and added. On smaller graphs there is nothing to prepare.
+        It takes seconds for 100,000 nodes. From 16,384 nodes on, with the extra `fast`, the search for plans uses
+        landmarks, which are chosen once and kept while edges are tried, removed and added. Smaller graphs need no
+        preparation.
 
         Args:
             by: see `plan`.
@@ -655,7 +672,7 @@ class SparseGraphicalMemory:
     def plan_many(
         self, starts: Any, goals: Any, *, by: str = "distance", within: float | None = None
     ) -> list[Plan | None]:
-        """`plan` for (n, ...) starts and (n, ...) goals at once; None where there is no path."""
+        """Call `plan` for (n, ...) starts and (n, ...) goals; None for pairs without a path."""
         within = self._reach(by, within)
         one_by_one = self._search() is not None and count(starts) == count(goals)
         ends = zip(starts, goals, strict=True) if one_by_one else zip(*self._attachments(starts, goals), strict=True)
@@ -681,16 +698,16 @@ class SparseGraphicalMemory:
         candidates: str = "nearest",
         without: Iterable[tuple[int, int]] = (),
     ) -> tuple[Ints, Ints]:
-        """The nodes to plan between for many agents; −1 and −1 where there is no path.
+        """Choose the first and the last node of a plan for many agents: (n,) and (n,) nodes, −1 without a path.
 
         Args:
-            to_nodes: (n, V) `steps_to_nodes` of where the agents are.
-            goals: (n, V) `steps_from_nodes` of where they should go, or (n,) goal nodes.
+            to_nodes: (n, V) `steps_to_nodes` of the present observations of the agents.
+            goals: (n, V) `steps_from_nodes` of their goals, or (n,) goal nodes.
             by: see `plan`.
             within: see `plan`.
-            candidates: "nearest": the nearest node first, then the next nearest, … as `plan` does (the authors' SGM);
-                "all": whichever nodes within reach make the shortest way (SoRB).
-            without: edges (u, v) that may not be used, in this search only.
+            candidates: "nearest": the nearest node first, then the next nearest, … as in `plan` (the authors' SGM);
+                "all": the nodes within reach that give the shortest path (SoRB).
+            without: edges (u, v) that must not be used, in this search only.
         """
         if candidates not in ("nearest", "all"):
             raise InputError(f"candidates is {candidates!r}: expected 'nearest' or 'all'")
@@ -723,14 +740,14 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def plan_nodes(self, start: int, goal: int, *, by: str = "distance") -> Plan:
-        """The shortest way from one node to another; NoPath if there is none."""
+        """Find the shortest path from one node to another; NoPath if there is none."""
         return self._plan_between(self._node(start), self._node(goal), by, 0.0, 0.0)
 
     @takes_turns
     def next_nodes(self, nodes: ArrayLike, goals: ArrayLike, *, by: str = "distance") -> Ints:
-        """The next waypoint for many agents: (n,) node ids and (n,) goal nodes to (n,) node ids.
+        """Return the next waypoints of many agents at (n,) nodes with (n,) goal nodes: (n,) nodes.
 
-        An agent at its goal gets the goal; one without a path gets −1.
+        An agent at its goal gets the goal; an agent without a path gets −1.
         """
         checked_mode(by)
         at, to = self._node_ids(nodes, "nodes"), self._node_ids(goals, "goals")
@@ -744,7 +761,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def joined(self, nodes: ArrayLike, goals: ArrayLike, *, by: str = "distance") -> Bools:
-        """Whether a path leads from each of (n,) nodes to the goal node beside it: (n,) bool."""
+        """Whether a path leads from each of (n,) nodes to its goal node: (n,) bool."""
         checked_mode(by)
         starts, ends = self._node_ids(nodes, "nodes").tolist(), self._node_ids(goals, "goals").tolist()
         return np.array([self._planner.reaches(*pair, by) for pair in zip(starts, ends, strict=True)], np.bool_)
@@ -753,36 +770,40 @@ class SparseGraphicalMemory:
     def routes_to(
         self, goal: int, *, by: str = "distance", raised: Mapping[tuple[int, int], float] | None = None
     ) -> Tree:
-        """The shortest ways from every node to a goal node.
+        """Find the shortest paths from all nodes to a goal node.
 
         Args:
             goal: a node.
             by: see `plan`.
-            raised: steps added to what the planner pays for edges (u, v), in this search only.
+            raised: steps added to the costs of edges (u, v), in this search only.
         """
         return self._planner.tree(self._node(goal), by, raised)
 
     @takes_turns
     def prices(self) -> csr_array:
-        """What the planner pays for edges, steps: (V, V), by target and source; infinite where cleanup removed one.
+        """Return the costs of edges for the planner: (V, V) steps by target and source; infinite for removed edges.
 
-        It is the planner's own: for a search of one's own, for example `scipy.sparse.csgraph.dijkstra` from a goal,
-        and not to be written to.
+        Use it for your own searches, for example `scipy.sparse.csgraph.dijkstra` from a goal. It is the matrix of the
+        planner itself: do not change it.
         """
         return self._planner.matrix("distance")
 
     # -- cleanup -------------------------------------------------------------------------------------------------
 
     def record(self, u: int, v: int, reached: bool, *, episode: int | None = None) -> bool:
-        """Evidence about the edge from u to v: whether v was reached. Returns whether that removed the edge.
+        """Record a try of the edge from u to v; return whether it removed the edge.
 
-        `episode`, a whole number, is only noted in the log of events.
+        Args:
+            u: source of the edge.
+            v: target of the edge.
+            reached: whether v was reached.
+            episode: a whole number, which is only stored in the log of events.
         """
         return self.record_many([u], [v], [reached], episode=episode)[0]
 
     @takes_turns
     def record_many(self, u: ArrayLike, v: ArrayLike, reached: ArrayLike, *, episode: Any = None) -> list[bool]:
-        """`record` for (n,) edges at once, in order, all or nothing; (n,) whether each removed its edge."""
+        """Call `record` for (n,) edges in order, all or none; return (n,) whether each try removed its edge."""
         outcomes = as_array("reached", reached)
         if outcomes.dtype != np.bool_ and outcomes.size:
             raise InputError(f"reached is {shortened(reached)}: expected True or False")
@@ -799,10 +820,10 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def _record_batch(self, worker: str, sequence: int, u: Ints, v: Ints, reached: Bools) -> int | None:
-        """Take in a worker's batch of tries, (n,) each, once: all of it in one transaction, with its number.
+        """Record a batch of (n,) tries of a worker exactly once: in one transaction, with the number of the batch.
 
-        Returns how many of them were of edges that are gone, which count all the same; None if the batch was taken in
-        before. Batches of a worker have to come in order.
+        Returns how many of the tries were of removed edges, which are recorded all the same; None if the batch was
+        recorded before. The batches of a worker must come in order.
         """
         self._require_writable()
         if sequence <= (last := self._applied.get(worker, 0)):
@@ -826,7 +847,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def _enlist(self, workers: Mapping[str, int]) -> None:
-        """Say whose batches may come, and which was the last of each; all others are forgotten."""
+        """Set the workers whose batches are expected, with the number of the last batch of each; others are dropped."""
         self._require_writable()
         facts = {"workers": dict(workers)}
         try:
@@ -838,7 +859,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def restore(self, u: int | None = None, v: int | None = None) -> int:
-        """Bring back the removed edge from u to v, or all of them; its evidence stays. Returns how many."""
+        """Restore the removed edge from u to v, or all removed edges; return how many. Evidence is kept."""
         if (u is None) != (v is None):
             raise InputError(f"restore takes both ends of an edge, or none; got u={shortened(u)}, v={shortened(v)}")
         self._require_writable()
@@ -847,23 +868,23 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def remove(self, u: int, v: int) -> bool:
-        """Remove the edge from u to v by hand, whatever the policy and its guard say; its evidence stays.
+        """Remove the edge from u to v by hand, regardless of the policy and its guard; evidence is kept.
 
-        Returns whether it stood until now. `restore` brings it back.
+        Returns False if the edge was removed before. `restore` undoes it.
         """
         self._require_writable()
         return self._cleanup.remove(self._edge(u, v), self._store)
 
     @takes_turns
     def bridge(self) -> int:
-        """Let in edges beyond the k nearest successors where they join parts of the graph; returns how many.
+        """Add edges beyond the k nearest successors that join parts of the graph; return how many.
 
-        A k-nearest filter can cut a graph apart: where many nodes lie close together, none of the k shortest edges
-        may lead out through the door. This adds the shortest edge from each strongly connected component to each other
-        one that it has no edge to, as far as that makes components larger. They are spares, like those of
-        `FirstFailure(spares=True)`: edges like any other in plans, cleanup and file.
+        A k-nearest filter can cut a graph apart: where many nodes are close together, none of the k shortest edges may
+        lead out through the door. This method adds the shortest edge from each strongly connected component to each
+        other one to which it has no edge, if that makes components larger. These are spare edges, like those of
+        `FirstFailure(spares=True)`: in plans, cleanup and files they are like any other edge.
 
-        Long edges are more often false than short ones. So use it where they have been verified (see
+        Long edges are more often false than short ones. So use it if edges have been verified (see
         `sgm.navigation.verify_edges`), or before cleanup that can try them.
         """
         self._require_writable()
@@ -875,7 +896,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def events(self, u: int | None = None, v: int | None = None) -> Events:
-        """What happened to edges, oldest first: to all of them, or to the one from u to v. See `keep_events`."""
+        """Return the stored events of all edges, or of the edge from u to v, oldest first. See `keep_events`."""
         if (u is None) != (v is None):
             raise InputError(f"events takes both ends of an edge, or none; got u={shortened(u)}, v={shortened(v)}")
         rows = self._log.rows
@@ -895,9 +916,9 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def at(self, event: int) -> SparseGraphicalMemory:
-        """The memory as it was right after an event, read-only; 0: just before the first event.
+        """Return the memory as it was right after an event, read-only; 0: just before the first event.
 
-        It has the nodes, edges and evidence of that moment, and the settings, policy, features and attributes of now.
+        It has the nodes, edges and evidence of that time, and the present settings, policy, features and attributes.
         """
         log, last = self._log, len(self._log)
         event = whole("event", event, 0)
@@ -919,13 +940,13 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def audit(self, sample: int = 200, *, seed: int = 0) -> Audit:
-        """Ask for every distance of some nodes, and compare: which edges and merges a build with `candidates` missed.
+        """Estimate how many edges and merges a build with `candidates` missed, by comparing some nodes with all.
 
-        A memory without `candidates` misses none, up to how distances round.
+        A memory without `candidates` misses none, up to rounding of the distances.
 
         Args:
-            sample: how many nodes to look at, drawn with `seed`; fewer if there are fewer.
-            seed: seed of that draw.
+            sample: number of nodes to compare, drawn at random; all if there are fewer.
+            seed: seed of the draw.
         """
         self._require_nodes()
         sample, seed = whole("sample", sample, 1), whole("seed", seed, 0)
@@ -936,14 +957,14 @@ class SparseGraphicalMemory:
     def certificate(
         self, observations: Any, *, max_dist: float | None = None, pairs: int | None = None, seed: int = 0
     ) -> Certificate:
-        """Measure Theorem 1 on this memory, against the dense graph over all that it was built from.
+        """Measure Theorem 1 on this memory: compare its paths with those of the dense graph of all observations.
 
         Args:
-            observations: everything given to `extend` and `add` so far, in order.
-            max_dist: MaxDist of the dense graph; None: that of this memory. The theorem's condition is that this
-                memory's is larger by 2 τ.
-            pairs: how many pairs of nodes to measure, drawn with `seed`; None: all.
-            seed: seed of that draw.
+            observations: all observations given to `extend` and `add` so far, in order.
+            max_dist: MaxDist of the dense graph, steps; None: that of this memory. A condition of the theorem is that
+                the MaxDist of this memory is larger by at least 2 τ.
+            pairs: number of pairs of nodes to measure, drawn at random; None: all.
+            seed: seed of the draw.
         """
         self._require_nodes()
         if pairs is not None:
@@ -958,7 +979,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def save(self, path: Path_) -> None:
-        """Write the memory to one file, which appears complete or not at all."""
+        """Write the memory to a file; a failed write leaves no partial file, and an existing file as it was."""
         target = real_path(path)
         if self._store and target.exists() and target.samefile(self._store.path):
             self._store.check_there()
@@ -971,16 +992,16 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def backup(self, path: Path_) -> None:
-        """Copy the memory to another file, which appears complete or not at all; a live one by SQLite's backup.
+        """Copy the memory to another file; a failed copy leaves no partial file.
 
-        It is the way to copy a live memory: copying its file by other means would miss its write-ahead log. What is
-        copied is what is in the file: the calls of a `group` that has not ended are not.
+        Use it to copy a live memory: copying the file by other means would miss its write-ahead log. The contents of
+        the file are copied, without the calls of a `group` that has not ended.
         """
         target = real_path(path)
         if self._store is None:
             self.save(target)
         elif target.exists() and target.samefile(self._store.path):
-            raise StoreError(f"{target} is the memory's own file: give a backup another name")
+            raise StoreError(f"{target} is the file of this memory itself: give the backup another name")
         else:
             self._store.check_there()
             store.copy(self._store.path, target)
@@ -994,14 +1015,14 @@ class SparseGraphicalMemory:
         *,
         policy: str | CleanupPolicy | None = None,
     ) -> SparseGraphicalMemory:
-        """Read a memory file, also while another process writes it; StoreError if it is not what it should be.
+        """Read a memory file; another process may be writing it. StoreError if the file is damaged or does not fit.
 
         Args:
             path: the file.
-            distance: the distance it was made with; with None the memory can be looked at, planned on from node to
-                node, and exported.
-            features: the feature function it was made with, needed only to add observations.
-            policy: a cleanup policy in the place of the stored one.
+            distance: the distance with which it was made; with None the memory can be read and exported, and plans are
+                possible from node to node.
+            features: the feature function with which it was made, needed only to add observations.
+            policy: a cleanup policy that replaces the stored one.
         """
         source = real_path(path)
         contents, _ = read(source)
@@ -1019,23 +1040,23 @@ class SparseGraphicalMemory:
         synchronous: str = "normal",
         **settings: Any,
     ) -> SparseGraphicalMemory:
-        """A live memory: what a returned call changed is in the file, even if the process is killed after it.
+        """Open a live memory: every call has written its changes to the file when it returns.
 
-        The file is made if there is none. Close the memory (or use `with`) to leave a single plain file behind. After
-        a failed write, to a full disk for example, memory and file are as they were before the call; where that cannot
-        be known the memory refuses every further write and says that it has to be opened again. docs/file.md has all
-        that is promised.
+        The changes survive even if the process is killed afterwards. The file is made if it does not exist. Close the
+        memory (or use `with`) to leave a single file without logs. After a failed write, for example to a full disk,
+        memory and file are as they were before the call. If that is uncertain, the memory refuses further writes, and
+        the error says that it must be opened again. docs/file.md lists all guarantees.
 
         Args:
             path: the file.
-            distance: the distance it was, or will be, made with; None for a memory whose edges are only tried, removed
-                and restored.
-            features: likewise, the feature function.
+            distance: the distance with which the file was or will be made; None for a memory whose edges are only
+                tried, removed and restored.
+            features: the feature function with which the file was or will be made.
             policy: for an existing file: replaces the stored cleanup policy. None keeps it; a new file has "guarded".
-            keep_events: see the constructor; for an existing file replaces what it has, if given.
-            synchronous: "normal": a returned call survives a crash of the process, and a crash of the machine may take
-                the last of them; "full": it survives that too, at a sync of the disk a call.
-            settings: those of the constructor; for an existing file they must be the ones it has.
+            keep_events: see the constructor; for an existing file it replaces the stored value, if given.
+            synchronous: "normal": a returned call survives a crash of the process, but a crash of the machine may undo
+                the last calls; "full": it survives both, at the cost of one disk sync for each call.
+            settings: settings as in the constructor; for an existing file they must be equal to those stored.
         """
         target = real_path(path)
         store.check_synchronous(synchronous)
@@ -1074,51 +1095,58 @@ class SparseGraphicalMemory:
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
-        """`with memory.group():` calls of a live memory share one transaction: durable when the block ends.
+        """Write several calls of a live memory in one transaction: `with memory.group(): ...`.
 
-        If the block raises, the calls that had returned are kept, in memory and in the file alike. Other threads wait
-        until it ends.
+        The changes are durable when the block ends. If the block raises, the calls that had returned are kept, in RAM
+        and in the file. Other threads wait until the block ends.
         """
         with self._turn, self._store.group() if self._store else contextlib.nullcontext():
             yield
 
     @takes_turns
     def close(self) -> None:
-        """Stop being live; the memory itself stays usable."""
+        """Close the live file; the memory itself stays usable."""
         if self._store:
             live, self._store = self._store, None
             live.close()
 
     def __enter__(self) -> SparseGraphicalMemory:
-        """For `with SparseGraphicalMemory.open(...) as memory`."""
+        """Return the memory, for `with SparseGraphicalMemory.open(...) as memory`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Close the live file."""
         self.close()
 
     # -- other formats -------------------------------------------------------------------------------------------
 
     def to_networkx(self, filtered: bool = True) -> Any:
-        """A networkx.DiGraph: nodes have `stream` and attributes, edges `weight` and evidence (needs networkx)."""
+        """Return a networkx.DiGraph: nodes with `stream` and attributes, edges with `weight` and evidence.
+
+        It needs networkx. `filtered` as in `edges`.
+        """
         return export.to_networkx(self, filtered)
 
     def to_scipy(self, filtered: bool = True) -> Any:
-        """A (V, V) scipy.sparse.csr_array of weights, steps."""
+        """Return the weights as a (V, V) scipy.sparse.csr_array, steps; `filtered` as in `edges`."""
         return export.to_scipy(self, filtered)
 
     def to_graphml(self, path: Path_, filtered: bool = True) -> None:
-        """Write GraphML, for Gephi, yEd, Cytoscape, igraph and others.
+        """Write a GraphML file, for Gephi, yEd, Cytoscape, igraph and others.
 
-        An attribute of several numbers has a key for each: position_0, position_1; images are left out.
+        An attribute of several numbers has a key for each: position_0, position_1; images are left out. `filtered` as
+        in `edges`.
         """
         export.to_graphml(self, real_path(path), filtered)
 
     def to_csv(self, path: Path_, filtered: bool = True) -> Path:
-        """Write one line an edge, and one line a node with its attributes to NAME.nodes.csv, whose path is returned."""
+        """Write a CSV file with a line for each edge, and NAME.nodes.csv with a line for each node; return its path.
+
+        `filtered` as in `edges`.
+        """
         return export.to_csv(self, real_path(path), filtered)
 
-    # -- inside --------------------------------------------------------------------------------------------------
+    # -- private -------------------------------------------------------------------------------------------------
 
     def _require_writable(self) -> None:
         if self._read_only:
@@ -1149,11 +1177,11 @@ class SparseGraphicalMemory:
         return self.steps_to_nodes(starts), self.steps_from_nodes(goals)
 
     def _search(self) -> Search | None:
-        """How to find near nodes without asking for every node; None where there are few, or the distance says not."""
+        """Return the search for near nodes by an index; None if there are few nodes or the distance has no search."""
         return self._builder.search(self.distance) if len(self) >= MANY else None
 
     def _plan_through_index(self, start: Any, goal: Any, by: str, within: float | None) -> Plan | None:
-        """A plan between the nearest nodes, where they can be searched for; None if there is no path between them."""
+        """Plan between the nearest nodes, found by an index; None without an index or a path between them."""
         if self._search() is None:
             return None
         first, last = self.localise(batch_of_one(start)), self.localise(batch_of_one(goal), as_goals=True)
@@ -1164,7 +1192,7 @@ class SparseGraphicalMemory:
         return self._plan_between(*ends, by, float(first.distance[0]), float(last.distance[0]))
 
     def _reach(self, by: str, within: float | None) -> float | None:
-        """Check how to plan; `within` as steps that a distance can have."""
+        """Check the arguments of `plan`; return `within` as a finite number of steps, or None."""
         checked_mode(by)
         return None if within is None else min(number("within", within), MOST_STEPS)
 
@@ -1177,7 +1205,7 @@ class SparseGraphicalMemory:
         within: float | None,
         candidates: str = "nearest",
     ) -> tuple[int, int]:
-        """First and last node of a plan, from (V,) steps to and from nodes; `goal` may be a node instead."""
+        """Return the first and the last node of a plan, from (V,) steps to and from nodes; `goal` may be a node."""
         first, last = int(start.argmin()), int(goal.argmin() if goal.ndim else goal)
         if candidates == "nearest" and planner.reaches(first, last, by):
             return first, last
@@ -1196,14 +1224,14 @@ class SparseGraphicalMemory:
         return self._plan_between(first, last, by, float(start[first]), float(goal[last]))
 
     def _refuse_clipped(self, start: Floats, goal: Floats, within: float | None) -> None:
-        """NoPath if the nearest node is "at least `far`" away: where all are equally far, none is the nearest."""
+        """Raise NoPath if the distances to all nodes are clipped: then the nearest node is unknown."""
         far = far_of(self.distance)
         if within is None and far is not None:
             for name, steps in (("start", start), ("goal", goal)):
                 if not steps.min() < far:
                     raise NoPath(
-                        f"no node near the {name}: all are {far:.4g} steps away or more, where this distance does not "
-                        "tell them apart. Explore more, or attach to any node all the same (within=math.inf)."
+                        f"no node near the {name}: all are {far:.4g} steps away or more, where this distance is "
+                        "clipped. Explore more, or allow any node (within=math.inf)."
                     )
 
     def _plan_between(self, start: int, goal: int, by: str, before: float, after: float) -> Plan:
@@ -1213,7 +1241,7 @@ class SparseGraphicalMemory:
         return Plan(nodes, self.waypoints(nodes), *along, route.cost, before, after)
 
     def _require_features(self) -> None:
-        """Refuse to build with another feature function than the file was made with."""
+        """Raise InputError if the file was made with another feature function."""
         if self._made_with is not None and self._made_with != self._feature_facts():
             raise InputError(
                 f"this memory was built with features {self._made_with}, now they are {self._feature_facts()}: give "
@@ -1251,7 +1279,7 @@ class SparseGraphicalMemory:
         return edge
 
     def _edges_between(self, sources: ArrayLike, targets: ArrayLike) -> list[int]:
-        """The edges from (n,) nodes to (n,) nodes; UnknownNode or UnknownEdge if one is none."""
+        """Return the edges from (n,) nodes to (n,) nodes; UnknownNode or UnknownEdge if one does not exist."""
         u, v = self._node_ids(sources, "u"), self._node_ids(targets, "v")
         found = self._graph.find_many(u, v)
         if len(found) and found.min() < 0:
@@ -1260,7 +1288,7 @@ class SparseGraphicalMemory:
         return [int(edge) for edge in found]
 
     def _meta(self) -> dict[str, Any]:
-        """The facts that a file keeps beside nodes and edges."""
+        """Return the facts that a file stores in addition to nodes and edges."""
         kept = self._nodes.observation
         return {
             "settings": self.settings.asdict(),
@@ -1275,7 +1303,7 @@ class SparseGraphicalMemory:
 
     @takes_turns
     def _take_over(self, rows: NDArray[Any], growth: Ints) -> None:
-        """Take over events that another process has added to the file this memory was read from."""
+        """Apply events that another process has added to the file from which this memory was read."""
         self._log.put(rows, growth)
         self._cleanup.replay(rows)
 
@@ -1306,7 +1334,7 @@ class SparseGraphicalMemory:
 
 
 def _stored_policy(stored: Any, only_looked_at: bool) -> CleanupPolicy:
-    """The policy that a file names; one that only its author has is not needed by who only looks."""
+    """Return the policy stored in a file; for reading only, a user's own policy becomes a placeholder."""
     if only_looked_at and isinstance(stored.get("name"), str) and stored["name"] not in POLICIES:
         return ForeignPolicy(stored)
     return policy_from_dict(stored)
@@ -1317,12 +1345,12 @@ def _keep(events: Any) -> int | None:
 
 
 def _refuse_links(path: Path) -> None:
-    """A write-ahead log belongs to one name of a file: under another name it would be missed."""
+    """Raise StoreError for a file with hard links: its write-ahead log would be missed under another name."""
     links = path.stat().st_nlink
     if links > 1:
         raise StoreError(
-            f"{path} has {links} names (hard links), and a second one could be opened unnoticed: copy it (sgm copy), "
-            "or remove the other names, to write it"
+            f"{path} has {links} names (hard links), and another process could write it under another one: copy it "
+            "(sgm copy), or remove the other names, to write it"
         )
 
 
@@ -1330,7 +1358,7 @@ _MEMORIES: weakref.WeakSet[SparseGraphicalMemory] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
-    """In a forked child no other thread runs that could end its turn."""
+    """Replace the locks of memories in a forked child, where no other thread exists that could release them."""
     for memory in list(_MEMORIES):
         memory._turn = threading.RLock()
 

@@ -1,7 +1,7 @@
-"""Merging two memories of one distance: the nodes of the other go through the rule that observations go through.
+"""Merge two memories of one distance: the nodes of the other memory are added by the same rule as observations.
 
-The result is what `extend` would have made of the observations that the other's nodes keep, with the other's episodes,
-attributes and tries.
+The result equals that of `extend` with the observations of the other memory's nodes, and with its episodes, attributes
+and tries.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from .settings import Settings
 if TYPE_CHECKING:
     from .memory import SparseGraphicalMemory
 
-_FREE = ("k", "size", "seed", "keep_observations")  # settings that do not decide what is merged
-_SAMPLE = 64  # nodes of the other by which a distance without a fingerprint is compared
+_FREE = ("k", "size", "seed", "keep_observations")  # settings that do not affect merges
+_SAMPLE = 64  # edges of the other memory whose distances are computed again
 _CLOSE = 0.01
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class MergeReport:
-    """What became of the other memory.
+    """Result of merging another memory into this one.
 
     Attributes:
-        added: how many of its nodes became nodes.
-        merged: how many were merged into a node.
+        added: number of its nodes that became nodes.
+        merged: number of its nodes that were merged into a node.
         assignment: (V,) int64 the node that each of its nodes became or was merged into.
-        records: tries of its edges that count for edges here.
-        without_edge: tries of edges that are none here: both ends went to one node, or their nodes are too far apart.
+        records: number of tries of its edges that were recorded for edges of this memory.
+        without_edge: number of tries without such an edge: both ends became one node, or the nodes are too far apart.
     """
 
     added: int
@@ -49,12 +49,12 @@ class MergeReport:
     without_edge: int
 
     def asdict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Return plain lists and numbers, ready for JSON."""
         return {**dataclasses.asdict(self), "assignment": self.assignment.tolist()}
 
 
 class _Stored:
-    """A distance whose observations are numbers of nodes, which have been embedded before."""
+    """A distance whose observations are node numbers; it returns their stored embeddings."""
 
     def __init__(self, distance: Distance, embedding: Floats) -> None:
         self._distance, self._embedding = distance, embedding
@@ -71,22 +71,23 @@ class _Stored:
 
 
 def check_mergeable(memory: SparseGraphicalMemory, other: Any) -> None:
-    """InputError unless `other` is another memory of the same distance, features and rules of merging."""
+    """Raise InputError unless `other` is another memory with the same distance, features and merge settings."""
     if not isinstance(other, type(memory)) or other is memory:
         raise InputError(f"got {type(other).__name__}: expected another SparseGraphicalMemory")
     if memory.settings.criterion == "uniform":
         raise InputError("this memory samples uniformly within one call of extend: such memories cannot be merged")
     mine, theirs = _rules(memory.settings), _rules(other.settings)
     if differing := [f"{name} ({mine[name]!r}, {theirs[name]!r})" for name in mine if mine[name] != theirs[name]]:
-        raise InputError(f"the memories merge by other rules: {', '.join(differing)} differ. Build both with the same")
+        raise InputError(f"the memories have different settings: {', '.join(differing)}. Build both with the same")
     facts = [one._made_with or one._feature_facts() for one in (memory, other)]
     if facts[0] != facts[1]:
-        raise InputError(f"the memories have other features: {facts[0]} and {facts[1]}. Build both with the same")
+        raise InputError(f"the memories have different features: {facts[0]} and {facts[1]}. Build both with the same")
     if memory.settings.keep_observations and not other.settings.keep_observations and len(other):
-        raise InputError("this memory keeps observations, and the other one does not: make both the same way")
+        raise InputError("this memory keeps observations, and the other one does not: build both in the same way")
     if memory.fingerprint and other.fingerprint and memory.fingerprint != other.fingerprint:
         raise InputError(
-            f"the memories were made with other distances: fingerprints {memory.fingerprint} and {other.fingerprint}"
+            f"the memories were made with different distances: fingerprints {memory.fingerprint} and "
+            f"{other.fingerprint}"
         )
     _check_distance(memory, other)
 
@@ -96,7 +97,7 @@ def _rules(settings: Settings) -> dict[str, Any]:
 
 
 def _check_distance(memory: SparseGraphicalMemory, other: SparseGraphicalMemory) -> None:
-    """InputError if this memory's distance does not say what the other holds of some of its edges."""
+    """Raise InputError if the distance of this memory disagrees with the stored edges of the other."""
     width = memory._nodes.embedding_width
     if width is not None and len(other) and other._nodes.embedding_width != width:
         raise InputError(f"embeddings have {width} and {other._nodes.embedding_width} numbers: expected one distance")
@@ -108,11 +109,11 @@ def _check_distance(memory: SparseGraphicalMemory, other: SparseGraphicalMemory)
     ends = embedding[graph.source.values[sample]], embedding[graph.target.values[sample]]
     steps, held = np.diag(between(memory.distance, *ends)), graph.distance.values[sample]
     if (np.abs(steps - held) > _CLOSE * (held + held.max())).any():
-        raise InputError("the other memory was made with another distance: its edges have other lengths by this one")
+        raise InputError("the other memory was made with another distance: by this one its edges have other lengths")
 
 
 def merge(memory: SparseGraphicalMemory, other: SparseGraphicalMemory, undo: Undo, progress: Any) -> MergeReport:
-    """Take in another memory, noting in `undo` what has to be undone; evidence goes to `Cleanup.before`."""
+    """Add another memory; changes are noted in `undo`, those of evidence in `Cleanup.before`."""
     builder, nodes = memory._builder, memory._nodes
     numbers = np.arange(len(other))
     attributes = {name: column.values for name, column in other._nodes.attributes.items()}
@@ -132,7 +133,7 @@ def merge(memory: SparseGraphicalMemory, other: SparseGraphicalMemory, undo: Und
         report = builder.extend(stored, features, numbers, None, given, None, undo, progress)
     finally:
         builder.settings = settings
-    new = nodes.stream.values[undo.nodes :] - undo.stream  # the numbers of the other's nodes that became nodes
+    new = nodes.stream.values[undo.nodes :] - undo.stream  # numbers in the other memory of the nodes that became nodes
     if settings.keep_observations and len(other):
         _keep_observations(memory, other, new)
     nodes.stream.values[undo.nodes :] = undo.stream + other._nodes.stream.values[new]
@@ -154,7 +155,7 @@ def _keep_observations(memory: SparseGraphicalMemory, other: SparseGraphicalMemo
 
 
 def _join_in_time(memory: SparseGraphicalMemory, other: SparseGraphicalMemory, node_of: Ints, undo: Undo) -> None:
-    """Edges that episodes went through in the other memory, each as an episode of two observations."""
+    """Add the edges in time of the other memory, each as an episode of two observations."""
     graph = other._graph
     walked = np.flatnonzero(graph.temporal.values)
     if not len(walked):
@@ -170,9 +171,10 @@ def _join_in_time(memory: SparseGraphicalMemory, other: SparseGraphicalMemory, n
 
 
 def _record(memory: SparseGraphicalMemory, other: SparseGraphicalMemory, node_of: Ints) -> tuple[int, int]:
-    """Record the other's tries here, in their order, and remove what was removed by hand there; tries with and without.
+    """Record the tries of the other memory in order, and remove edges that were removed by hand there.
 
-    The policy of this memory decides what they lead to.
+    The policy of this memory decides which edges the tries remove. Returns the numbers of tries with and without an
+    edge in this memory.
     """
     edges = other._graph
     place = [
@@ -194,7 +196,7 @@ def _record(memory: SparseGraphicalMemory, other: SparseGraphicalMemory, node_of
 
 
 def _tries(memory: SparseGraphicalMemory) -> list[tuple[int, bool]]:
-    """Every try of a memory: (edge, reached); those whose events are folded first, so that streaks are the same."""
+    """List all tries of a memory as (edge, reached); those of folded events come first, so that streaks are equal."""
     tries: list[tuple[int, bool]] = []
     for edge, known in sorted(memory._log.evidence.items()):
         tries += [(edge, reached) for reached in _in_order(known)]
@@ -204,5 +206,5 @@ def _tries(memory: SparseGraphicalMemory) -> list[tuple[int, bool]]:
 
 
 def _in_order(known: Evidence) -> list[bool]:
-    """Tries that lead to this evidence: failures, successes, and the failures since the last success."""
+    """Return tries that lead to this evidence: failures, successes, and the failures since the last success."""
     return [False] * (known.failures - known.streak) + [True] * known.successes + [False] * known.streak

@@ -1,4 +1,4 @@
-"""What is near a block of observations: nodes and other observations that can merge with them or be joined to them."""
+"""Neighbours of a block of observations: nodes and other observations within reach of a merge or an edge."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from .nodes import Nodes
 from .search import Search, is_searchable, measured_both, reach_of
 from .settings import Settings
 
-ENOUGH = 1500  # nodes from which on a search costs less than asking for the distances of all
+ENOUGH = 1500  # with this many nodes or more, a search is faster than computing the distances to all nodes
 _ROUNDING = 1 + 1e-6
 
 
 class Neighbourhood:
-    """Finds what is near the observations of a block, exactly, by a distance that can be searched."""
+    """Finds all neighbours of the observations of a block, by an index; needs a distance that can be searched."""
 
     def __init__(self, search: Search, settings: Settings) -> None:
-        """Search what this searches."""
+        """Search the nodes of `search`, with its index."""
         self.search = search
         self.distance: Any = search.distance
         self.nodes = search.nodes
@@ -35,10 +35,10 @@ class Neighbourhood:
 
     @staticmethod
     def suits(distance: Distance, settings: Settings) -> bool:
-        """Whether a memory of these settings can be built from what is near alone.
+        """Whether distances to neighbours suffice to build a memory of these settings.
 
-        Eq. 3 over the whole memory asks for every distance, features that move cannot be indexed, and without τ_p
-        every node is a candidate.
+        They do not suffice for Eq. 3 over the whole memory, which needs every distance; for features that move, which
+        cannot be indexed; and without τ_p, when every node is a candidate.
         """
         if not is_searchable(distance, settings.max_dist):
             return False
@@ -52,22 +52,22 @@ class Neighbourhood:
 
     @property
     def kind(self) -> str:
-        """How the index over the keys searches now."""
+        """Search method that the index over the keys uses now."""
         return self.search.kind or BRUTE
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the index over features."""
+        """Size of the index over features, bytes."""
         return 0 if self._features is None else self._features.nbytes
 
     def cut(self, nodes: int) -> None:
-        """Forget the nodes from a number on."""
+        """Remove the nodes with this number and higher."""
         if self._features is not None:
             self._features.cut(nodes)
             self._features = self._features if nodes else None
 
     def around(self, embedding: Floats) -> Nearby:
-        """Distances between (B, e) observations, the nodes near them, and each other."""
+        """Compute the distances between (B, e) observations and the nodes near them, and within the block."""
         pairs = self._candidates(embedding)
         out, into = measured_both(self.distance, self.nodes, embedding, pairs)
         start = np.zeros(len(embedding) + 1, np.int64)
@@ -75,9 +75,9 @@ class Neighbourhood:
         return Nearby(start, pairs.key, out, into, self._inside(embedding), len(self.nodes))
 
     def perceptual(self, feature: Floats) -> tuple[Ints, Ints]:
-        """Pairs (observation, earlier candidate) within τ_p in feature space (Eq. 4), by observation, then candidate.
+        """Find the pairs (observation, earlier candidate) within τ_p in feature space (Eq. 4).
 
-        Candidates are numbered as in fast_merges.py.
+        They are sorted by observation, then candidate. Candidates are numbered as in fast_merges.py.
         """
         settings = self.settings
         if settings.criterion in ("none", "uniform"):
@@ -95,7 +95,7 @@ class Neighbourhood:
         return rows[order], columns[order]
 
     def _candidates(self, embedding: Floats) -> Pairs:
-        """Nodes within MaxDist in either direction, and others."""
+        """Find all nodes within MaxDist in either direction; some farther nodes are found too."""
         search, steps = self.search, self.settings.max_dist * _ROUNDING
         if not len(self.nodes):
             return Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -109,12 +109,12 @@ class Neighbourhood:
         return Pairs(*np.divmod(both, size))
 
     def _inside(self, embedding: Floats) -> Floats:
-        """(B, B) distances within the block; infinite where they are too long to matter."""
+        """(B, B) distances within the block; infinite if too long for an edge or a merge."""
         merges = self.settings.criterion in ("two-way", "incoming", "outgoing")
         steps = (self.settings.max_dist + (self.settings.tau_a if merges else 0)) * _ROUNDING
         distance = self.distance
         if len(embedding) == 1:
-            return np.full((1, 1), np.inf, np.float32)  # one is not compared with itself
+            return np.full((1, 1), np.inf, np.float32)  # an observation is not compared with itself
         keys = np.asarray(self.search.keys(embedding), np.float32)
         norms = np.square(keys, dtype=np.float64).sum(axis=1)
         radius = reach_of(distance, steps)
@@ -128,7 +128,7 @@ class Neighbourhood:
         return table
 
     def _feature_index(self) -> Index:
-        """The index over the features of the nodes; that of the keys where these are the same."""
+        """Return the index over the features of the nodes; the index over the keys if both are the same vectors."""
         feature = self.nodes.feature
         keys = self._keys_index()
         if not self.nodes.has_own_features and keys is not None:
@@ -139,19 +139,19 @@ class Neighbourhood:
         return self._features
 
     def _empty_index(self, radius: float, keys: Callable[[], Floats]) -> Index:
-        """A new index over vectors that the nodes hold, see `Index`."""
+        """Make an index over vectors that the nodes hold, see `Index`."""
         return Index(radius, keys)
 
     def _keys_index(self) -> Index | None:
-        """The index over the keys, if these are the embeddings."""
+        """Return the index over the keys if the keys are the embeddings, otherwise None."""
         return self.search.index if self.search.indexes(self.nodes.embedding) else None
 
 
 class NearestCandidates(Neighbourhood):
-    """Finds the nodes whose embeddings are nearest, whatever the distance says: not exact, see `Settings.candidates`.
+    """Finds the nodes with the nearest embeddings, for any distance; not exact, see `Settings.candidates`.
 
-    All observations of a block are compared with each other. With `Settings.approximate` most of the nearest are found,
-    not all of them.
+    All observations of a block are compared with each other. With `Settings.approximate` the search finds most of the
+    nearest nodes, not all.
     """
 
     def __init__(self, distance: Distance, nodes: Nodes, settings: Settings) -> None:
@@ -164,16 +164,16 @@ class NearestCandidates(Neighbourhood):
 
     @property
     def kind(self) -> str:
-        """How the index over the embeddings searches now."""
+        """Search method that the index over the embeddings uses now."""
         return self._index.kind
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the indexes."""
+        """Size of the indexes, bytes."""
         return super().nbytes + self._index.nbytes
 
     def cut(self, nodes: int) -> None:
-        """Forget the nodes from a number on."""
+        """Remove the nodes with this number and higher."""
         super().cut(nodes)
         self._index.cut(nodes)
 
@@ -181,7 +181,7 @@ class NearestCandidates(Neighbourhood):
         return ApproximateIndex(radius, keys) if self.settings.approximate else Index(radius, keys)
 
     def _guess(self) -> float:
-        """About how far the candidates are: what a search begins with."""
+        """Estimate how far the candidates are in embedding space: the radius with which a search begins."""
         some = self.nodes.embedding[:: max(1, len(self.nodes) // 64)].astype(np.float64)
         brute = Index(1.0)
         brute.add(self.nodes.embedding)
@@ -206,12 +206,14 @@ class NearestCandidates(Neighbourhood):
 
 
 def new_edges(near: Nearby, new: Ints, settings: Settings) -> tuple[Ints, Ints, Floats]:
-    """Edges between each new node and all nodes before it, into it first, in the order of one by one.
+    """Find the edges between each new node and all earlier nodes, in the order of adding the nodes one by one.
+
+    Of each new node the incoming edges come first.
 
     Args:
         near: distances.
         new: observations of the block that became nodes, ascending.
-        settings: of the memory.
+        settings: settings of the memory.
 
     Returns:
         (m,) sources, (m,) targets and (m,) distances.
@@ -244,7 +246,7 @@ def new_edges(near: Nearby, new: Ints, settings: Settings) -> tuple[Ints, Ints, 
 
 
 def _edges_of_one(near: Nearby, new: int, settings: Settings) -> tuple[Ints, Ints, Floats]:
-    """`new_edges` of a block of one observation, which became a node if `new` is 1."""
+    """`new_edges` for a block of one observation, which became a node if `new` is 1."""
     into, out = (np.flatnonzero(within(steps, settings))[: new * len(steps)] for steps in (near.into, near.out))
     own = np.full(len(into) + len(out), near.nodes)
     source, target = own.copy(), own

@@ -1,4 +1,4 @@
-"""The nodes: embeddings, features, kept observations and attributes, and which node each observation went to."""
+"""Nodes: embeddings, features, stored observations and attributes, and the node of each observation given."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Floats = NDArray[np.float32]
 
 
 class Nodes:
-    """Columns over nodes, and one over the stream of observations.
+    """Columns over nodes, and one column over the stream of observations (`assignment`).
 
-    The widths of the columns are those of the first rows appended. The feature column is the embedding column itself
-    unless features of their own are given.
+    The first rows appended set the widths of the columns. The embeddings are also the features unless separate features
+    are given.
     """
 
     def __init__(self) -> None:
@@ -37,41 +37,41 @@ class Nodes:
 
     @property
     def embedding(self) -> Floats:
-        """(V, e) float32; (0, 0) before the first node."""
+        """(V, e) float32 embeddings; (0, 0) before the first node."""
         return np.empty((0, 0), np.float32) if self._embedding is None else self._embedding.values
 
     @property
     def feature(self) -> Floats:
-        """(V, f) float32; (0, 0) before the first node."""
+        """(V, f) float32 features; (0, 0) before the first node."""
         return self.embedding if self._feature is None else self._feature.values
 
     @property
     def observation(self) -> NDArray[Any] | None:
-        """(V, ...) observations, if they are kept."""
+        """(V, ...) observations; None if they are not stored."""
         return None if self._observation is None else self._observation.values
 
     @property
     def embedding_width(self) -> int | None:
-        """e, once known."""
+        """Size e of an embedding; None before the first node."""
         return None if self._embedding is None else self.embedding.shape[1]
 
     @property
     def feature_width(self) -> int | None:
-        """f, once known."""
+        """Size f of a feature vector; None before the first node."""
         return None if self._embedding is None else self.feature.shape[1]
 
     @property
     def has_own_features(self) -> bool:
-        """Whether features are something else than the embeddings."""
+        """Whether the features are separate from the embeddings."""
         return self._feature is not None
 
     @property
     def nbytes(self) -> int:
-        """Bytes of everything kept for the nodes."""
+        """Size of all columns over nodes, bytes."""
         return sum(column.nbytes for column in self._columns())
 
     def append(self, stream: Ints, embedding: Floats, feature: Floats | None, observation: NDArray[Any] | None) -> None:
-        """Add nodes; `feature` and `observation` must be given always or never."""
+        """Add nodes; `feature` and `observation` must each be given always or never."""
         if self._embedding is None:
             self._embedding = Column(np.float32, embedding.shape[1:])
             self._feature = None if feature is None else Column(np.float32, feature.shape[1:])
@@ -84,7 +84,7 @@ class Nodes:
             self._observation.append(observation)
 
     def check_observations(self, observations: NDArray[Any]) -> None:
-        """Refuse observations that do not fit beside those already kept."""
+        """Raise InputError for observations that cannot be stored, or differ from those stored in dtype or shape."""
         if observations.dtype.kind not in "fiub":
             raise InputError(f"keep_observations takes arrays of numbers; got dtype {observations.dtype}")
         if 0 in observations.shape[1:]:
@@ -97,13 +97,13 @@ class Nodes:
             )
 
     def set_attribute(self, name: str, values: NDArray[Any]) -> None:
-        """Give every node a value, (V, ...), in the place of any it had."""
+        """Set an attribute of all nodes, (V, ...); previous values are replaced."""
         column = Column(values.dtype, values.shape[1:])
         column.append(values)
         self.attributes[name] = column
 
     def append_attributes(self, first: int, values: Mapping[str, NDArray[Any]]) -> None:
-        """Give the nodes from `first` on values, (n, ...) by name; where there is none for a node it is missing."""
+        """Set attributes, (n, ...) by name, of the nodes from `first` on; other values are filled in as missing."""
         for name, rows in values.items():
             if name not in self.attributes:
                 self.set_attribute(name, missing(first, rows.dtype, rows.shape[1:]))
@@ -112,7 +112,7 @@ class Nodes:
             column.append(missing(len(self) - len(column), column.values.dtype, column.values.shape[1:]))
 
     def first(self, nodes: int, stream: int) -> Nodes:
-        """A copy of the first nodes and assignments."""
+        """Return a copy of the first `nodes` nodes and the first `stream` assignments."""
         copy = Nodes()
         kept = self.observation
         if self._embedding is not None:
@@ -128,7 +128,7 @@ class Nodes:
         return copy
 
     def cut(self, nodes: int, stream: int) -> None:
-        """Forget nodes and assignments from these numbers on."""
+        """Remove the nodes and assignments with these numbers and higher."""
         for column in self._columns():
             column.cut(min(nodes, len(column)))
         self.assignment.cut(stream)
@@ -141,5 +141,5 @@ class Nodes:
 
 
 def missing(number: int, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """(n, ...) values of nodes that were given none: NaN where the numbers are floating-point, otherwise 0."""
+    """(n, ...) placeholders of missing values: NaN for floating-point numbers, otherwise 0."""
     return np.full((number, *shape), np.nan if dtype.kind == "f" else 0, dtype)

@@ -1,7 +1,7 @@
-"""The rows that a SQLite file still has, read from its pages without SQLite.
+"""Read the rows of a damaged SQLite file from its pages, without SQLite.
 
-SQLite stops at the first damaged page of a table, and finds nothing without page 1.
-https://www.sqlite.org/fileformat2.html has the format.
+SQLite stops at the first damaged page of a table, and finds nothing without page 1. The file format is described at
+https://www.sqlite.org/fileformat2.html.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from .events import KINDS
 _MAGIC = b"SQLite format 3\0"
 _INTERIOR, _LEAF = 0x05, 0x0D
 _WIDTHS = (0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0)  # bytes of a number by its serial type; 7 is the only real one
-_MOST_LOST = 16  # pages of an overflow chain in a row, after which the chain is given up
-_MOST_HEADER = 64  # no row of ours has a longer record header
+_MOST_LOST = 16  # unreadable pages in a row after which an overflow chain is given up
+_MOST_HEADER = 64  # bytes; no row of a memory file has a longer record header
 
-# What the columns of each table hold: n NULL, i whole number, r number, t text, b blob; capitals may be NULL too. The
-# number of a row, where it is the first column, is stored as NULL.
+# Types of the columns of each table: n NULL, i integer, r real, t text, b blob; capitals may also be NULL. A first
+# column that is the row number is stored as NULL.
 COLUMNS = {
     "meta": "tt",
     "nodes": "nibBB",
@@ -39,16 +39,16 @@ COLUMNS = {
     "attribute_rows": "niiib",
     "state": "niiii",
 }
-_MASTER = "tttit"  # the table of tables
+_MASTER = "tttit"  # SQLite's list of tables
 
 
 class Torn(NamedTuple):
-    """A value of which parts cannot be read.
+    """A value that can be read only in part.
 
     Attributes:
-        kind: the letter of `COLUMNS` for what it is.
-        data: its bytes up to where they end, zeros in the parts that cannot be read.
-        length: how many bytes it should have.
+        kind: type as a letter of `COLUMNS`.
+        data: its bytes as far as they were found, with zeros in the parts that cannot be read.
+        length: number of bytes that it should have.
         holes: the parts that cannot be read, [start, end).
     """
 
@@ -59,15 +59,15 @@ class Torn(NamedTuple):
 
 
 class _Cell(NamedTuple):
-    """A row as it is on its page.
+    """A row as stored on its page.
 
     Attributes:
         id: number of the row.
         types: serial type of each column.
-        body: where the columns begin in the payload.
-        length: bytes of the payload.
-        local: the part of it on this page.
-        overflow: page with the next part; 0 if there is none.
+        body: offset of the columns in the payload, bytes.
+        length: size of the payload, bytes.
+        local: the part of the payload on this page.
+        overflow: page with the next part of the payload; 0 if there is none.
     """
 
     id: int
@@ -86,10 +86,10 @@ class Found:
     """Rows found in a file.
 
     Attributes:
-        rows: the columns of each row, by table and number.
-        strays: numbers of the rows that no table leads to, by table: some may be old versions, or deleted.
-        roots: the first page of each table that the list of tables has.
-        damaged: pages of these tables that cannot be read, or not completely.
+        rows: the columns of each row, by table and row number.
+        strays: by table, the numbers of the rows found on pages outside its tree; some may be old versions or deleted.
+        roots: the root page of each table in the list of tables.
+        damaged: by table, the pages that cannot be read or only in part.
     """
 
     rows: dict[str, Rows] = dataclasses.field(default_factory=lambda: {name: {} for name in COLUMNS})
@@ -103,7 +103,13 @@ class Found:
 
 
 def read_pages(path: Path, *, distrustful: bool, progress: bool) -> Found:
-    """All rows of our tables that a file still has."""
+    """Read all rows of the tables of a memory file that a damaged file still holds.
+
+    Args:
+        path: the file.
+        distrustful: treat pages of zeros as destroyed pages.
+        progress: show a progress bar.
+    """
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return Found()
@@ -117,7 +123,7 @@ def read_pages(path: Path, *, distrustful: bool, progress: bool) -> Found:
 
 
 def _read_tables(pages: _Pages, found: Found, bar: Any) -> None:
-    """Find the rows that the list of tables on page 1 leads to."""
+    """Read the tables in the list of tables on page 1."""
     master, _ = pages.tree(_MASTER, 1, bar)
     for kind, name, _, root, _ in (values for values in master.values() if len(values) == len(_MASTER)):
         if kind == "table" and isinstance(name, str) and name in COLUMNS and isinstance(root, int):
@@ -126,14 +132,14 @@ def _read_tables(pages: _Pages, found: Found, bar: Any) -> None:
 
 
 def _read_strays(pages: _Pages, found: Found, bar: Any) -> None:
-    """Find the rows on pages that nothing leads to; of two with one number that on the later page is taken."""
+    """Read rows on pages that no tree contains; of two rows with one number, the one on the later page is taken."""
     free = pages.free()
     for number in range(pages.number, 1, -1):
         if number in pages.used or number in (free or ()):
             continue
         bar.update()
         name = pages.table_of(number)
-        # Without the list of free pages this may be one of them, with rows that were deleted.
+        # Without the list of free pages this may be a free page with deleted rows.
         if name and not (free is None and found.is_complete(name) and found.rows[name]):
             fresh = {row: values for row, values in pages.rows(number, name).items() if row not in found.rows[name]}
             found.rows[name].update(fresh)
@@ -141,39 +147,39 @@ def _read_strays(pages: _Pages, found: Found, bar: Any) -> None:
 
 
 class _Pages:
-    """The pages of an SQLite file, numbered from 1. No number in them is believed before it has been checked."""
+    """The pages of an SQLite file, numbered from 1. Every number read from a page is checked before use."""
 
     def __init__(self, data: mmap.mmap, distrustful: bool) -> None:
-        """Read from `data`; `distrustful` takes a page of zeros for a page that was destroyed."""
+        """Read from `data`; with `distrustful`, pages of zeros count as destroyed."""
         self.data = data
         self.distrustful = distrustful
         self.size = _page_size(data)
         self.number = -(-len(data) // self.size)
-        self.used: set[int] = set()  # pages that a tree, or a row that was read, consists of
-        self.stated = 0  # how many pages the header says there are
+        self.used: set[int] = set()  # pages of trees and of overflow chains that were read
+        self.stated = 0  # number of pages according to the header
         self.usable = self.size
         self._freelist: tuple[int, int] | None = None
         self._depths: dict[int, int] = {}
         if data[:16] == _MAGIC and len(data) >= 100:
             self.stated, *freelist = struct.unpack(">III", data[28:40])
             self._freelist = (freelist[0], freelist[1])
-            if data[20]:  # bytes at the end of each page that are not SQLite's
+            if data[20]:  # reserved bytes at the end of each page
                 self.usable = max((self.size - data[20], self.size), key=self._whole_pages)
 
     def _whole_pages(self, usable: int) -> int:
-        """How many of the first pages are whole if so many bytes of a page are used."""
+        """Count the whole leaf pages among the first 500, if `usable` bytes of each page are used."""
         self.usable = usable
         some = [number for number in range(2, min(self.number, 500) + 1) if self._kind(number) == _LEAF]
         return sum(self._cells(number)[1] for number in some) if usable >= 480 else -1
 
     def page(self, number: int) -> bytes:
-        """A page; the last one of a file that was cut off is short."""
+        """Return the bytes of a page; the last page of a truncated file is short."""
         return self.data[(number - 1) * self.size : number * self.size]
 
     # -- trees --
 
     def tree(self, table: str, root: int, bar: Any) -> tuple[Rows, list[int]]:
-        """The rows below a root page, and the pages of the tree that cannot be read, or not completely."""
+        """Return the rows below a root page, and the pages of the tree that cannot be read or only in part."""
         rows: Rows = {}
         damaged_pages = []
         pages, seen = [root], set()
@@ -199,7 +205,7 @@ class _Pages:
         return rows, damaged_pages
 
     def free(self) -> set[int] | None:
-        """Pages of the list of free pages; None if there is no list or it contradicts itself."""
+        """Return the free pages; None if the list of free pages is missing or inconsistent."""
         if self._freelist is None:
             return None
         trunk, number = self._freelist
@@ -218,7 +224,7 @@ class _Pages:
         return set(free) if len(set(free)) == len(free) == number else None
 
     def table_of(self, number: int) -> str:
-        """The table that most rows of a leaf page look like rows of; "" if there is none."""
+        """Guess the table of a leaf page from the types of its rows; "" if they fit no table."""
         votes: collections.Counter[str] = collections.Counter()
         if self._kind(number) == _LEAF:
             for cell in self._cells(number)[0]:
@@ -227,15 +233,15 @@ class _Pages:
         return votes.most_common(1)[0][0] if votes else ""
 
     def rows(self, number: int, table: str) -> Rows:
-        """The rows of a leaf page that look like rows of this table."""
+        """Return the rows of a leaf page whose types fit this table."""
         cells = self._cells(number)[0]
         fitting = [cell for cell in cells if _fits(table, cell.id, self._values(cell, follow=False))]
         return {cell.id: self._values(cell) for cell in fitting}
 
     def _leaf(self, number: int, table: str, is_root: bool) -> tuple[Rows | None, bool]:
-        """The rows of a page that a table leads to, odd ones included, and whether they are all it had.
+        """Return the rows of a page in the tree of a table, odd ones included, and whether they are all its rows.
 
-        None if the page is destroyed, or one of another table.
+        The rows are None if the page is destroyed or belongs to another table.
         """
         cells, whole = self._cells(number)
         if self._kind(number) != _LEAF:
@@ -253,7 +259,7 @@ class _Pages:
         return self.data[start] if start < len(self.data) else 0
 
     def _children(self, number: int) -> tuple[list[int], bool]:
-        """The pages below an interior page, none for other pages, and whether all its cells could be read."""
+        """Return the child pages of an interior page (none for other pages), and whether all cells could be read."""
         if self._kind(number) != _INTERIOR:
             return [], False
         page, start = self.page(number), 100 if number == 1 else 0
@@ -263,13 +269,13 @@ class _Pages:
         return possible, whole and len(possible) == len(pointers) + 1
 
     def _pointers(self, page: bytes, start: int, header: int) -> tuple[tuple[int, ...], bool]:
-        """Where the cells of a page begin, and whether there can be as many as it says."""
+        """Return the offsets of the cells of a page, and whether the page has room for as many as it states."""
         stated = int.from_bytes(page[start + 3 : start + 5], "big")
         cells = max(0, min(stated, (len(page) - start - header) // 2))
         return struct.unpack_from(f">{cells}H", page, start + header) if cells else (), cells == stated
 
     def _cells(self, number: int) -> tuple[list[_Cell], bool]:
-        """The rows of a leaf page that can be read, and whether these are all it has."""
+        """Return the rows of a leaf page that can be read, and whether these are all its rows."""
         page = self.page(number)
         pointers, whole = self._pointers(page, 100 if number == 1 else 0, 8)
         cells: list[_Cell] = []
@@ -277,7 +283,7 @@ class _Pages:
         for pointer in pointers:
             cell = self._cell(page, pointer)
             room -= len(cell.local) if cell else 0
-            if room < 0:  # cells overlap: there is no end to what a page could be made to hold
+            if room < 0:  # cells overlap: a forged page could hold any amount of data
                 return cells, False
             if cell:
                 cells.append(cell)
@@ -303,7 +309,7 @@ class _Pages:
         return _Cell(row - 2**64 if row >= 2**63 else row, types, body, length, payload, overflow)
 
     def _local(self, length: int) -> int:
-        """How much of a payload of this length is on the leaf page itself."""
+        """Number of bytes of a payload of this length that are on the leaf page itself."""
         if length <= self.usable - 35:
             return length
         least = (self.usable - 12) * 32 // 255 - 23
@@ -313,7 +319,7 @@ class _Pages:
     # -- payloads --
 
     def _values(self, cell: _Cell, follow: bool = True) -> list[Any]:
-        """The columns of a row: None, int, float, str, bytes or `Torn`."""
+        """Return the columns of a row, each None, int, float, str, bytes or `Torn`."""
         payload = cell.local
         holes: list[tuple[int, int]] = []
         if cell.overflow and follow:
@@ -331,10 +337,10 @@ class _Pages:
         return values
 
     def _joined(self, cell: _Cell) -> tuple[bytes, list[tuple[int, int]]]:
-        """The payload of a row that goes on on other pages, and the holes in it, [start, end).
+        """Return the payload of a row that continues on overflow pages, and the holes in it, [start, end).
 
-        After pages of the chain that were destroyed it is looked for on the pages after them, where it is in a file
-        that was written in one go.
+        After destroyed pages of the chain, the chain is looked for on the pages that follow them in the file, where it
+        continues if the file was written in one go.
         """
         parts, have, holes = [cell.local], len(cell.local), []
         room = self.usable - 4
@@ -355,14 +361,14 @@ class _Pages:
         return b"".join(parts), holes
 
     def _is_link(self, page: int, left: int) -> bool:
-        """Whether a page may be the next of an overflow chain with so many pages left."""
+        """Whether a page may be the next one of an overflow chain of which `left` pages are left."""
         if not 1 < page <= self.number or page in self.used:
             return False
         depth = self._depth(page)
         return depth == left or (depth == 0 and left > 1 and 1 < self._next(page) <= self.number)
 
     def _lost_links(self, page: int, left: int) -> int:
-        """How many pages of an overflow chain are lost from this one on; all that are left if it cannot be found."""
+        """Number of pages of an overflow chain that are lost from this page on; `left` if no later page is found."""
         for lost in range(1, min(left, _MOST_LOST)):
             after, depth = page + lost, self._depth(page + lost)
             broken = depth == 0 and left - lost > 1 and after <= self.number and self._next(after) == after + 1
@@ -371,15 +377,15 @@ class _Pages:
         return left
 
     def _next(self, page: int) -> int:
-        """The page after one of an overflow chain; 0 after the last, -1 after a page overwritten with zeros."""
+        """Return the next page of an overflow chain; 0 after the last page, -1 after a page overwritten with zeros."""
         after = int.from_bytes(self.page(page)[:4], "big")
         return after if after or not self.distrustful or any(self.page(page)) else -1
 
     def _depth(self, page: int) -> int:
-        """How many pages an overflow chain has from this page to its end; 0 if it has no end."""
+        """Number of pages of an overflow chain from this page to its end; 0 if the chain has no end."""
         path = []
         while 1 < page <= self.number and page not in self._depths:
-            self._depths[page] = 0  # what a chain that comes back to it is told
+            self._depths[page] = 0  # ends the walk if the chain returns to this page
             path.append(page)
             page = self._next(page)
         depth = self._depths.get(page, 0)
@@ -391,7 +397,7 @@ class _Pages:
 
 
 def _page_size(data: mmap.mmap) -> int:
-    """Bytes of a page: that with which most pages look like leaf pages, so that the header is not needed."""
+    """Find the size of a page, bytes: the size with which most pages look like leaf pages; no header is needed."""
     stated = int.from_bytes(data[16:18], "big")
     stated = 65536 if stated == 1 else stated
     sizes = sorted((512 << power for power in range(8)), key=lambda size: (size != stated, size != 4096))
@@ -414,7 +420,7 @@ def _is_leaf(page: bytes) -> bool:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """A number of SQLite's of 1 to 9 bytes, and where it ends; IndexError if it goes on after the data."""
+    """Decode an SQLite varint of 1 to 9 bytes; return it and the offset of its end; IndexError if the data ends."""
     value = data[at]
     if value < 0x80:
         return value, at + 1
@@ -428,7 +434,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _types(payload: bytes) -> tuple[list[int], int]:
-    """The serial types in the header of a record, and where the columns begin; IndexError if there is no header."""
+    """Return the serial types in a record header and the offset of the columns; IndexError if there is no header."""
     body, at = _varint(payload, 0)
     if not at <= body <= min(len(payload), _MOST_HEADER):
         raise IndexError
@@ -444,19 +450,19 @@ def _types(payload: bytes) -> tuple[list[int], int]:
 
 
 def _width(kind: int) -> int:
-    """Bytes of a column of this serial type."""
+    """Size of a column of this serial type, bytes."""
     return (kind - 12) // 2 if kind >= 12 else _WIDTHS[kind]
 
 
 def _letter(kind: int) -> str:
-    """The letter of `COLUMNS` for a serial type."""
+    """Return the letter of `COLUMNS` for a serial type."""
     if kind >= 12:
         return "t" if kind % 2 else "b"
     return "n" if kind == 0 else "r" if kind == 7 else "i"
 
 
 def _value(kind: int, data: bytes) -> Any:
-    """What a column of this serial type holds; text that is not UTF-8 is torn."""
+    """Decode a column of this serial type; text that is not UTF-8 becomes `Torn`."""
     if kind >= 12:
         try:
             return data.decode() if kind % 2 else data
@@ -469,13 +475,13 @@ def _value(kind: int, data: bytes) -> Any:
 
 
 def _fits(table: str, row: int, values: list[Any]) -> bool:
-    """Whether a row may be one of this table, going by the types of its columns."""
+    """Whether a row may belong to this table, according to the types of its columns."""
     columns = COLUMNS.get(table, table)
     if len(values) != len(columns) or not all(map(_may_be, columns, values)):
         return False
-    if table == "edges":  # a distance that is a whole number is stored as one
+    if table == "edges":  # SQLite stores an integral distance as an integer, so more than types must be compared
         return bool(0 <= values[1] < 2**30 and 0 <= values[2] < 2**30 and values[4] in (0, 1))
-    if table == "events":  # likewise the time
+    if table == "events":  # the same holds for the time
         return bool(abs(values[1]) > 1e9 and 0 <= values[2] < 2**30 and 0 <= values[3] < len(KINDS))
     if table == "state":
         return row == 0 and bool(values[2] >= 2**31)

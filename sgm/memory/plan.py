@@ -1,4 +1,4 @@
-"""What a plan is."""
+"""The result of planning."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from .arrays import Ints
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plan:
-    """A way through the memory.
+    """A shortest path through the memory.
 
     Attributes:
-        nodes: (L,) int64 node ids, from the node the start is attached to to the node the goal is attached to.
-        waypoints: (L, ...) what a controller is sent to: the nodes' observations if the memory keeps them, else their
-            embeddings.
-        weights: (L − 1,) float64 price of each edge, steps: its weight, or what the cleanup policy makes of it.
-        steps: (L − 1,) float64 weight of each edge, steps: what it takes if it works at once.
-        cost: what the planner minimised over the edges: the sum of `weights`, or their number when planning by hops.
+        nodes: (L,) int64 node ids, from the node to which the start is attached to the node to which the goal is
+            attached.
+        waypoints: (L, ...) targets of the controller: the observations of the nodes if the memory stores them,
+            otherwise their embeddings.
+        weights: (L − 1,) float64 cost of each edge, steps: its weight, or the cost that the cleanup policy gives it.
+        steps: (L − 1,) float64 weight of each edge: the steps that it takes if the first try succeeds.
+        cost: the value that the planner minimised: the sum of `weights`, or the number of hops when planning by hops.
         start_distance: steps from the start to the first node; 0 when the start was given as a node.
         goal_distance: steps from the last node to the goal; 0 when the goal was given as a node.
     """
@@ -36,20 +37,20 @@ class Plan:
 
     @property
     def total(self) -> float:
-        """What the whole way costs, steps: the prices of the edges and the ways to and from the memory."""
+        """Cost of the whole path in steps, the sum of the costs of edges, `start_distance` and `goal_distance`."""
         return self.start_distance + float(self.weights.sum()) + self.goal_distance
 
     @property
     def length(self) -> float:
-        """How long the whole way is if every edge works at once, steps."""
+        """Length of the whole path if the first try of every edge succeeds, steps."""
         return self.start_distance + float(self.steps.sum()) + self.goal_distance
 
     def __len__(self) -> int:
-        """Number of nodes on the way."""
+        """Number of nodes on the path."""
         return len(self.nodes)
 
     def __str__(self) -> str:
-        """One line a leg: steps so far, node, steps of the edge that leads there."""
+        """Table with one line for each node: steps so far, node, steps of the edge that leads there."""
         lines = [f"plan of {len(self)} nodes, {self.length:.1f} steps", f"{'steps':>8}  {'node':>6}  {'edge':>6}"]
         so_far = self.start_distance
         for position, node in enumerate(self.nodes):
@@ -60,6 +61,6 @@ class Plan:
         return "\n".join(lines)
 
     def asdict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Return plain lists and numbers, ready for JSON."""
         values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}

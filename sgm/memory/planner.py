@@ -1,4 +1,4 @@
-"""Shortest paths: goal-rooted trees on the filtered graph, kept until an edge that matters to them changes."""
+"""Shortest paths: trees rooted at a goal on the filtered graph, cached until an edge changes that affects them."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from .large import MODES, LargeGraph
 from .policies import CleanupPolicy, Evidence
 
 Prices = NDArray[np.float64]
-MANY = 16_384  # nodes from which on ways are searched for one at a time, if numba is there
-_FEW = 8  # ways to one goal that are searched for one at a time
-_FEW_EDGES = 512  # whose evidence is looked up one by one
-_SHARE = 20  # of the nodes, one in so many may have changed edges before the rows are made anew
+MANY = 16_384  # with this many nodes or more, paths are searched one at a time, if numba is installed
+_FEW = 8  # most paths to one goal that are searched one at a time
+_FEW_EDGES = 512  # up to this number of edges, evidence is looked up one by one
+_SHARE = 20  # the rows are made again if more than one in this many nodes has changed edges
 _NO_EVIDENCE = Evidence()
 
 
@@ -33,8 +33,8 @@ class Tree(NamedTuple):
     """Shortest paths from every node to one goal.
 
     Attributes:
-        cost: (V,) float64; infinite where no path leads to the goal.
-        next: (V,) int32 the next node on the way; negative at the goal and where there is no path.
+        cost: (V,) float64 cost of the path, steps or hops; infinite if there is none.
+        next: (V,) int32 the next node on the path; negative at the goal and without a path.
     """
 
     cost: Prices
@@ -49,7 +49,7 @@ class Near(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A path between two nodes and what it costs."""
+    """A path between two nodes and its cost."""
 
     nodes: list[int]
     cost: float
@@ -58,35 +58,35 @@ class Route(NamedTuple):
 class Planner:
     """Plans on the edges that the filter keeps and cleanup has not removed.
 
-    The planning graph is held transposed in CSR form, so that a tree from a goal gives the way to it from everywhere.
-    A removed edge has an infinite price: removing, restoring and re-pricing change one number in place.
+    The planning graph is stored transposed in CSR form, so that a tree from a goal gives the paths to it from all
+    nodes. A removed edge has an infinite cost: removing, restoring and changing a cost changes one number in place.
 
-    From `many` nodes on, if numba is there, ways are searched for one at a time instead, on adjacency rows that follow
-    the graph edge by edge (large.py), and the CSR form is made only for what needs it. They cost the same to the last
-    bit; of several ways that cost the same another one may be found.
+    With `many` nodes or more, and numba, paths are searched one at a time instead, on adjacency rows that are updated
+    edge by edge (large.py), and the CSR form is made only where it is needed. Costs are equal bit for bit; of several
+    paths with equal costs another one may be found.
     """
 
     def __init__(self, graph: Graph, policy: CleanupPolicy, tree_bytes: int = 1 << 28) -> None:
-        """Plan on `graph` with `policy`'s prices, keeping trees worth at most `tree_bytes`."""
+        """Plan on `graph` with the costs of `policy`; at most `tree_bytes` bytes of trees are cached."""
         self.graph = graph
         self.policy = policy
         self.trees: OrderedDict[tuple[str, int], Tree] = OrderedDict()
         self.many = MANY
         self._large: LargeGraph | None = None
-        self._waiting: list[int] = []  # edges whose price changed since the rows of `_large` were up to date
+        self._waiting: list[int] = []  # edges whose cost changed since the last update of the rows of `_large`
         self._tree_bytes = tree_bytes
         self._version = -1
         self._csr_version = -1
         self._parts: tuple[list[int], Ints] | None = None  # edges left out, and the components without them
         self._matrices: dict[str, csr_array] = {}
-        self._position: Ints = np.empty(0, np.int64)  # of each edge in the matrices' data; −1: filtered out
-        self._edges: Ints = np.empty(0, np.int64)  # the edge of each entry
+        self._position: Ints = np.empty(0, np.int64)  # position of each edge in the matrix data; −1: filtered out
+        self._edges: Ints = np.empty(0, np.int64)  # edge of each entry
         self._keys: Ints = np.empty(0, np.int64)  # target · V + source of each entry, ascending
 
     def tree(self, goal: int, by: str, raised: Mapping[tuple[int, int], float] | None = None) -> Tree:
-        """The tree of shortest paths to a goal node, from the cache if it still holds.
+        """Return the tree of shortest paths to a goal node, from the cache if possible.
 
-        With `raised`, steps added to the price of edges (u, v), it is the tree of these prices, and not kept.
+        With `raised`, steps added to the costs of edges (u, v), it is the tree for these costs, and not cached.
         """
         self.refresh()
         key = (checked_mode(by), goal)
@@ -105,7 +105,7 @@ class Planner:
         return tree
 
     def following(self, nodes: Ints, goal: int, by: str) -> Ints:
-        """(n,) the next nodes on the ways from (n,) nodes to a goal; −1 at the goal and where there is no way."""
+        """(n,) next nodes on the shortest paths from (n,) nodes to a goal; −1 at the goal and without a path."""
         self.refresh()
         if self._large is not None and len(nodes) <= _FEW:
             checked_mode(by)
@@ -113,13 +113,13 @@ class Planner:
         return np.maximum(self.tree(goal, by).next[nodes], -1).astype(np.int64)
 
     def prepare(self, by: str) -> None:
-        """Do now what would be done during one of the next plans: on many nodes, choose landmarks."""
+        """Choose the landmarks of a large graph now instead of during one of the next plans."""
         self.refresh()
         if self._large is not None and self._large.searches[checked_mode(by)].potentials is None:
             self._large.searches[by].prepare()
 
     def _raised(self, by: str, raised: Mapping[tuple[int, int], float]) -> csr_array:
-        """The planning graph with steps added to the prices of some edges; those that are not in it are passed over."""
+        """Return the planning graph with steps added to the costs of some edges; edges not in it are ignored."""
         matrix = self.matrix(by)
         keys = np.array([target * self.graph.nodes + source for source, target in raised], np.int64)
         position = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
@@ -129,7 +129,7 @@ class Planner:
         return csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def without(self, edges: Iterable[tuple[int, int]]) -> Planner:
-        """A planner on the same graph as it stands, as if these edges (u, v) were removed; with trees of its own."""
+        """Return a planner on the present graph as if these edges (u, v) were removed; it has its own trees."""
         self.refresh()
         never = dict.fromkeys(edges, math.inf)
         matrices = {by: self._raised(by, never) for by in MODES}
@@ -142,14 +142,14 @@ class Planner:
         return math.isfinite(self.cost(start, goal, by))
 
     def cost(self, start: int, goal: int, by: str) -> float:
-        """What the shortest path between two nodes costs; infinite if there is none."""
+        """Cost of the shortest path between two nodes; infinite if there is none."""
         self.refresh()
         if self._large is not None:
             return self._large.cost(start, goal, checked_mode(by))
         return float(self.tree(goal, by).cost[start])
 
     def route(self, start: int, goal: int, by: str) -> Route:
-        """The shortest path between two nodes; NoPath if there is none."""
+        """Return the shortest path between two nodes; NoPath if there is none."""
         cost = self.cost(start, goal, by)
         if cost == math.inf:
             raise NoPath(f"no path leads from node {start} to node {goal}")
@@ -161,10 +161,11 @@ class Planner:
         return Route(nodes, cost)
 
     def attach(self, starts: Near, goals: Near, by: str) -> tuple[int, int]:
-        """The places in `starts` and `goals`, both nearest first, of the nodes to plan between; NoPath if none.
+        """Choose the nodes to plan between, as positions in `starts` and `goals`, both nearest first; NoPath if none.
 
-        The nearest pair, known to have no path, is followed by the two nearest of each, and so on until a path
-        exists: of the pairs new in that round the one with the shortest way in all, or the fewest hops.
+        The nearest pair is known to have no path. The r nearest nodes of each are tried with r = 2, 3, … until a path
+        exists. Of the pairs that are new with this r, the one with the shortest total path is chosen, or with the
+        fewest hops.
         """
         self.refresh()
         rank = self._least_rank(starts.node, goals.node)
@@ -182,10 +183,10 @@ class Planner:
         return min(pairs)[1:]
 
     def attach_all(self, starts: Near, goals: Near, by: str) -> tuple[int, int]:
-        """The places of the nodes to plan between when any of these may be used; NoPath if none is joined.
+        """Choose the nodes to plan between from all candidates, as positions; NoPath if no path exists.
 
-        The start and the goal count as nodes with an edge to and from each candidate: the way that is shortest in all
-        wins, or the one with the fewest hops.
+        Start and goal count as nodes with an edge to, or from, each candidate: the pair with the shortest total path is
+        chosen, or with the fewest hops.
         """
         matrix, end = self.matrix(by), self.graph.nodes
         last_leg = goals.distance if by == "distance" else np.ones(len(goals.node))
@@ -195,7 +196,8 @@ class Planner:
         total = cost[starts.node] + (starts.distance if by == "distance" else 1.0)
         if not len(total) or total.min() == math.inf:
             raise NoPath(
-                f"no path joins the {len(starts.node)} nodes near the start to the {len(goals.node)} at the goal"
+                f"no path leads from any of the {len(starts.node)} nodes near the start to any of the "
+                f"{len(goals.node)} near the goal"
             )
         place = int(total.argmin())
         node = int(starts.node[place])
@@ -204,7 +206,7 @@ class Planner:
         return place, int(np.flatnonzero(goals.node == node)[0])
 
     def update(self, edge: int) -> None:
-        """Take over the present price of an edge whose evidence changed."""
+        """Update the cost of an edge after its evidence changed."""
         if self._large is not None and self._version != self.graph.version:
             self._waiting.append(edge)
         elif self._large is not None and self._large.update(edge):
@@ -222,7 +224,7 @@ class Planner:
                 self._forget_trees(by, source, target, new, increased=new > old)
 
     def refresh(self) -> None:
-        """Take over edges that were added, and changes of the filter."""
+        """Update the planning graph after edges were added or the filter changed."""
         if self._version == self.graph.version:
             return
         self.trees.clear()
@@ -259,14 +261,14 @@ class Planner:
         self._csr_version = graph.version
 
     def matrix(self, by: str) -> csr_array:
-        """The planning graph, transposed: (target, source) prices or hops."""
+        """Return the transposed planning graph: (target, source) costs by distance or hops."""
         self.refresh()
         if self._csr_version != self.graph.version:
             self._make_matrices()
         return self._matrices[checked_mode(by)]
 
     def along(self, nodes: Ints) -> tuple[Prices, Prices]:
-        """Prices and weights of the edges of a path that the planner returned: (L,) nodes to (L − 1,) steps."""
+        """Return the (L − 1,) costs and (L − 1,) weights in steps of the edges of a planned path of (L,) nodes."""
         if self._large is not None:
             prices, edges = self._large.along(nodes)
         else:
@@ -275,16 +277,16 @@ class Planner:
         return prices, self.graph.weights(edges).astype(np.float64)
 
     def largest_part(self, without: Iterable[int] = ()) -> int:
-        """Nodes in the largest strongly connected component, as if the edges `without` were removed."""
+        """Number of nodes in the largest strongly connected component, as if the edges `without` were removed."""
         return self.components(without)[1]
 
     def components(self, without: Iterable[int] = ()) -> tuple[int, int]:
-        """How many strongly connected components there are, and the nodes in the largest of them."""
+        """Return the number of strongly connected components, and the number of nodes in the largest."""
         sizes = np.bincount(self.parts(without))
         return len(sizes), int(sizes.max(initial=0))
 
     def parts(self, without: Iterable[int] = ()) -> Ints:
-        """(V,) the strongly connected component of each node; they have no order."""
+        """(V,) number of the strongly connected component of each node, in no particular order."""
         self.refresh()
         left_out = list(without)
         if self._parts is None or self._parts[0] != left_out:
@@ -295,22 +297,22 @@ class Planner:
     def holds_together(self, edge: int) -> bool:
         """Whether the largest strongly connected component would be smaller without an edge.
 
-        Spares that were never reached are left out of account: nobody knows yet whether they hold anything.
+        Spare edges without a successful try are ignored: it is unknown whether they work.
         """
         doubtful = self._doubtful_spares()
         if edge in doubtful or self._leads_round(edge, doubtful):
             return False
-        # No other way leads from one end to the other: the component of both, if it is one, falls apart.
+        # No other path leads from one end to the other: if both are in one component, it falls apart.
         parts = self.parts(doubtful)
         sizes, ends = np.bincount(parts), parts[[self.graph.source.values[edge], self.graph.target.values[edge]]]
         largest = sizes == sizes.max()
         return bool(ends[0] == ends[1] and largest[ends[0]] and largest.sum() == 1)
 
     def find_spare(self, edge: int) -> int | None:
-        """The shortest edge outside the filter that makes up for an edge; None if there is none.
+        """Find the shortest edge outside the filter that can replace an edge; None if there is none.
 
-        It leads from a node that the edge's source leads to without it, to one that leads to its target without it. Of
-        several as short the one with the lowest source, then target, is taken.
+        It leads from a node that can be reached from the source of the edge without this edge, to a node from which its
+        target can be reached without it. Of equally short ones, the one with the lowest source, then target, is taken.
         """
         left_out = [edge, *self._doubtful_spares()]
         standing, graph = self._standing(left_out), self.graph
@@ -324,9 +326,9 @@ class Planner:
         return int(spares[order[0]]) if len(spares) else None
 
     def find_bridges(self) -> list[int]:
-        """The edges outside the filter that join strongly connected components as well as all such edges would.
+        """Find edges outside the filter that join strongly connected components as well as all such edges would.
 
-        From each component to each other one it is the shortest edge; of several as short, the one with the lowest
+        From each component to each other one the shortest edge is taken; of equally short ones, the one with the lowest
         source, then target. Pairs of components that stay apart even with all edges get none.
         """
         parts, graph = self.parts(), self.graph
@@ -346,12 +348,12 @@ class Planner:
         return [int(edge) for edge in np.sort(edges[order[first]])]
 
     def _doubtful_spares(self) -> list[int]:
-        """Spares that were never reached."""
+        """Spare edges without a successful try."""
         self.refresh()
         return [edge for edge in self.graph.spares if not self.graph.evidence[edge].successes]
 
     def _standing(self, without: Iterable[int] = ()) -> csr_array:
-        """The planning graph, by target and source, of the edges that stand, without some of them."""
+        """Return the transposed planning graph without removed edges and without the edges `without`."""
         matrix = self.matrix("distance")
         alive = np.isfinite(matrix.data)
         left_out = self._position[np.array(list(without), np.int64)]
@@ -360,7 +362,7 @@ class Planner:
         return csr_array((matrix.data[alive], matrix.indices[alive], start), shape=matrix.shape)
 
     def _leads_round(self, edge: int, without: Iterable[int] = ()) -> bool:
-        """Whether another way leads from an edge's source to its target; mostly a short one, so it is looked for."""
+        """Whether another path leads from the source of an edge to its target; mostly a short search finds one."""
         self.refresh()
         ends = [(int(self.graph.source.values[one]), int(self.graph.target.values[one])) for one in (edge, *without)]
         if self._large is not None:
@@ -383,11 +385,11 @@ class Planner:
         return False
 
     def standing(self) -> Bools:
-        """(E,) which edges a plan may use."""
+        """(E,) whether a plan may use each edge."""
         return self.graph.in_filter() & ~self.graph.removed()
 
     def _pricing(self, edges: Ints) -> tuple[Prices, Prices]:
-        """What (m,) edges cost, steps, and what they count as hops."""
+        """Return the costs of (m,) edges in steps, and in hops."""
         prices = self._prices(edges)
         return prices, self._hops(edges, prices)
 
@@ -402,16 +404,16 @@ class Planner:
         prices = np.array(self.policy.price(weights, nothing, nothing), np.float64)
         if len(tried):
             prices[tried] = self._tried_prices(weights[tried], [known.get(int(e), _NO_EVIDENCE) for e in edges[tried]])
-        # Paths under negative prices would never end; a NaN makes the comparison false too.
+        # Dijkstra's algorithm needs costs of 0 or more; a NaN makes the comparison false too.
         if len(prices) and not prices.min() >= 0:
             raise InputError(
-                f"the cleanup policy {self.policy!r} gives an edge the price {prices[~(prices >= 0)][0]}: expected 0 "
-                "or more, steps"
+                f"the cleanup policy {self.policy!r} gives an edge the price {prices[~(prices >= 0)][0]}: expected "
+                "steps, 0 or more"
             )
         return prices
 
     def _hops(self, edges: Ints, prices: Prices) -> Prices:
-        """What edges count when hops are counted: 1; one more for each failure where only the guard keeps them."""
+        """Return the costs of edges in hops: 1, and one more for each failure of an edge that only the guard keeps."""
         hops = np.where(np.isinf(prices), np.inf, 1.0)
         known = self.graph.evidence
         if self.policy.guard and known:
@@ -431,7 +433,7 @@ class Planner:
         return prices
 
     def _forget_trees(self, by: str, source: int, target: int, price: float, increased: bool) -> None:
-        """Drop the trees that a changed edge is on, or that it could improve."""
+        """Drop the cached trees that use a changed edge or could be improved by it."""
         for key in [key for key in self.trees if key[0] == by]:
             tree = self.trees[key]
             matters = tree.next[source] == target if increased else price + tree.cost[target] < tree.cost[source]
@@ -439,7 +441,7 @@ class Planner:
                 del self.trees[key]
 
     def _least_rank(self, starts: Ints, goals: Ints) -> int:
-        """The least r > 1 such that one of the r nearest starts has a path to one of the r nearest goals."""
+        """Return the smallest r > 1 with a path from one of the r nearest starts to one of the r nearest goals."""
         low, high, most = 1, 2, max(len(starts), len(goals))
         while high < most and not self._joined(starts[:high], goals[:high]):
             low, high = high, 2 * high
@@ -447,7 +449,7 @@ class Planner:
         if not self._joined(starts[:high], goals[:high]):
             raise NoPath(
                 f"no path leads from any of the {len(starts)} nodes near the start to any of the {len(goals)} near the "
-                "goal. Explore more, raise max_dist or k, restore removed edges, or attach farther (within=math.inf)."
+                "goal. Explore more, raise max_dist or k, restore removed edges, or allow any node (within=math.inf)."
             )
         while high - low > 1:
             middle = (low + high) // 2
@@ -463,7 +465,7 @@ class Planner:
 
 
 def checked_mode(by: str) -> str:
-    """What a plan makes least; InputError unless it is one of MODES."""
+    """Return the kind of cost to minimise; InputError unless it is one of MODES."""
     if by not in MODES:
         raise InputError(f"by is {by!r}: expected one of {', '.join(map(repr, MODES))}")
     return by

@@ -1,4 +1,4 @@
-"""A graph without some of its edges, as if they had never been made."""
+"""Copy a graph without some of its edges, as if they had never been made."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from .graph import Graph
 
 
 def without(graph: Graph, source: ArrayLike, target: ArrayLike, k: int | None) -> Graph:
-    """A copy of a graph, without its evidence and without the edges from (m,) sources to (m,) targets.
+    """Copy a graph without its evidence and without the edges from (m,) sources to (m,) targets.
 
-    Those of a reversible graph go both ways. InputError if there is no such edge.
+    In a reversible graph the opposite edges are left out too. InputError if one of the edges does not exist.
     """
     gone = _named(graph, source, target)
     if graph.reversible is not None:
@@ -29,12 +29,12 @@ def without(graph: Graph, source: ArrayLike, target: ArrayLike, k: int | None) -
 
 
 def _named(graph: Graph, source: ArrayLike, target: ArrayLike) -> Bools:
-    """(E,) which edges these are."""
+    """(E,) bool: whether each edge is one of these; InputError if one of these does not exist."""
     one, other = np.asarray(source), np.asarray(target)
     if one.shape != other.shape or one.ndim != 1 or (one.size and not {one.dtype.kind, other.dtype.kind} <= {"i", "u"}):
         raise InputError(
             f"sources have shape {one.shape} and dtype {one.dtype}, targets {other.shape} and {other.dtype}: expected "
-            "two lists of node numbers, as long as each other"
+            "two lists of node numbers, of equal length"
         )
     size = max(graph.nodes, 1)
     known = graph.source.values.astype(np.int64) * size + graph.target.values

@@ -1,4 +1,4 @@
-"""Reading a memory file: everything is checked, and nothing is allocated that the file is too small to hold."""
+"""Read a memory file: all values are checked, and no array is allocated that the file is too small to hold."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ from .schema import (
 )
 from .schema import crc as blob_crc
 
-_MOST = 2**53  # counts and numbers of a file are below this
+_MOST = 2**53  # all counts and numbers in a file must be below this
 
 
 @dataclasses.dataclass
 class Contents:
-    """Everything a memory file holds, as the memory itself holds it.
+    """The contents of a memory file, in the form in which a memory stores them.
 
     Attributes:
         nodes: nodes with their attributes, and the assignment of observations.
-        graph: edges, with the evidence that all events together give.
+        graph: edges, with their evidence after all events.
         log: the events.
-        meta: facts as JSON holds them, by name.
-        records: tries ever recorded.
+        meta: facts about the memory as JSON values, by name.
+        records: number of tries recorded so far.
     """
 
     nodes: Nodes
@@ -68,20 +68,20 @@ class Contents:
 
     @property
     def tail(self) -> tuple[int, int] | None:
-        """The last observation's (episode, node)."""
+        """(episode, node) of the last observation; None if it has no episode."""
         return None if self.meta["tail"] is None else (self.meta["tail"][0], self.meta["tail"][1])
 
 
 @dataclasses.dataclass
 class FileState:
-    """What a writer must know of a file to go on with it.
+    """The state of a file that a writer needs in order to continue.
 
     Attributes:
-        schema: its schema version.
-        calls: transactions so far.
-        checksum: the sum of its rows.
-        attributes: number and sum of rows of each attribute, by name.
-        next_run: number of the next run of an attribute.
+        schema: schema version.
+        calls: number of transactions so far.
+        checksum: sum of the checksums of all rows.
+        attributes: number of each attribute and checksum of its rows, by name.
+        next_run: number of the next run of attribute values.
     """
 
     schema: int = SCHEMA
@@ -92,7 +92,7 @@ class FileState:
 
 
 def read(path: Path) -> tuple[Contents, FileState]:
-    """Read and check a whole file at a real path; StoreError if anything is not as it should be."""
+    """Read and check a whole file at a real path; StoreError if it is not a valid memory file."""
     if not path.is_file():
         raise StoreError(f"{path} is not a file: expected a memory file written by save() or open()")
     with reading(path) as connection, damaged(path):
@@ -102,10 +102,10 @@ def read(path: Path) -> tuple[Contents, FileState]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection in a read transaction. What a killed writer left half done is completed or taken back first."""
+    """Open a connection in a read transaction; SQLite first recovers from a killed writer."""
     with translated(path):
         if not path.stat().st_size:
-            # SQLite would take it for a new file, and delete the log beside it.
+            # SQLite would treat it as a new file, and delete the log beside it.
             raise StoreError(f"{path} is empty: expected a memory file written by save() or open()")
         connection = _begun(path)
     try:
@@ -119,7 +119,7 @@ def _begun(path: Path) -> sqlite3.Connection:
     try:
         return begin(path, "ro")
     except sqlite3.OperationalError as error:
-        # A connection that may only read cannot take back what a killed writer left half done; one that may write can.
+        # Only a connection that may write can roll back the unfinished transaction of a killed writer.
         left = [suffix for suffix in ("-journal", "-wal") if path.with_name(path.name + suffix).exists()]
         if not left or "locked" in str(error):
             raise
@@ -127,7 +127,7 @@ def _begun(path: Path) -> sqlite3.Connection:
 
 
 def begin(path: Path, mode: str) -> sqlite3.Connection:
-    """A connection in a read transaction."""
+    """Open a connection in a read transaction."""
     connection = connect(path, mode, Reader)
     try:
         connection.execute("BEGIN")
@@ -139,25 +139,25 @@ def begin(path: Path, mode: str) -> sqlite3.Connection:
 
 
 class Reader(sqlite3.Connection):
-    """A connection whose `close` frees the file, whoever still holds one of its cursors.
+    """A connection whose `close` unlocks the file even if cursors of it still exist.
 
     From Python 3.11 on, `sqlite3` leaves the statement of a cursor running when its connection is closed, and SQLite
-    keeps its lock on the file until the cursor is gone. The traceback of a refused load holds such a cursor.
+    keeps its lock on the file until the cursor is deleted. The traceback of a refused load holds such a cursor.
     """
 
     def __init__(self, *given: Any, **named: Any) -> None:
-        """As `sqlite3.Connection`."""
+        """Open a connection, with the arguments of `sqlite3.Connection`."""
         self._cursors: weakref.WeakSet[sqlite3.Cursor] = weakref.WeakSet()
         super().__init__(*given, **named)
 
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        """Run one statement; `close` ends it if it has not ended by then."""
+        """Run one statement; `close` ends it if it is still running."""
         cursor = self.cursor()
         self._cursors.add(cursor)
         return cursor.execute(sql, parameters)
 
     def close(self) -> None:
-        """End all statements and close."""
+        """End all statements, and close the connection."""
         for cursor in list(self._cursors):
             with contextlib.suppress(sqlite3.Error):
                 cursor.close()
@@ -165,7 +165,7 @@ class Reader(sqlite3.Connection):
 
 
 def connect(path: Path, mode: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
-    """A connection in SQLite's mode "ro" or "rw", which the memory's own lock gives to one thread at a time."""
+    """Open a connection in SQLite's mode "ro" or "rw"; the lock of the memory lets one thread at a time use it."""
     refuse_forked(path)
     refuse_planted(path)
     uri = f"{path.as_uri()}?mode={mode}"
@@ -179,11 +179,11 @@ def connect(path: Path, mode: str, factory: type[sqlite3.Connection] = sqlite3.C
     return connection
 
 
-FORKED: set[tuple[int, int]] = set()  # files that the parent of this process was writing when it forked
+FORKED: set[tuple[int, int]] = set()  # (device, inode) of files that the parent was writing when it forked this process
 
 
 def refuse_forked(path: Path) -> None:
-    """SQLite's locks do not survive a fork: a child must keep away from the files its parent writes."""
+    """Raise StoreError for a file that the parent of this process writes: SQLite's locks do not survive a fork."""
     if FORKED:
         with contextlib.suppress(OSError):
             found = os.stat(path)
@@ -195,7 +195,7 @@ def refuse_forked(path: Path) -> None:
 
 
 def refuse_planted(path: Path) -> None:
-    """Keep SQLite from writing through links beside a file, and from deleting what a journal names."""
+    """Raise StoreError if SQLite would write through a link beside a file, or delete a file named in a journal."""
     for suffix in ("-wal", "-journal", "-shm"):
         beside = path.with_name(path.name + suffix)
         if beside.is_symlink():
@@ -208,7 +208,7 @@ def refuse_planted(path: Path) -> None:
 
 
 def names_another_file(path: Path) -> bool:
-    """Whether a journal beside a file ends with the name of another file, as one of several databases at once does."""
+    """Whether a journal beside a file names another file, as journals of transactions over several databases do."""
     journal = path.with_name(path.name + "-journal")
     if not journal.is_file():
         return False
@@ -222,7 +222,7 @@ def names_another_file(path: Path) -> bool:
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours."""
+    """Convert errors of SQLite and of the system into a StoreError that names the file."""
     try:
         yield
     except (sqlite3.Error, UnicodeError, OSError) as error:
@@ -231,7 +231,7 @@ def translated(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def damaged(path: Path) -> Iterator[None]:
-    """Turn whatever a file makes the reader stumble over into an error that names the file."""
+    """Convert any exception of the reader into a StoreError that names the file."""
     try:
         yield
     except StoreError as error:
@@ -246,7 +246,7 @@ def damaged(path: Path) -> Iterator[None]:
 
 
 def check_header(connection: sqlite3.Connection, path: Path) -> int:
-    """The schema version; StoreError unless the file is one of ours, whole as SQLite sees it."""
+    """Return the schema version; StoreError unless this is a memory file and SQLite finds it intact."""
     application = connection.execute("PRAGMA application_id").fetchone()[0]
     if application != APPLICATION:
         raise StoreError(f"{path} is not a memory file: its application id is {application:#x}, not {APPLICATION:#x}")
@@ -268,7 +268,7 @@ def check_header(connection: sqlite3.Connection, path: Path) -> int:
 
 
 def read_contents(connection: sqlite3.Connection, version: int) -> tuple[Contents, FileState]:
-    """Everything in a file of this schema version, checked."""
+    """Read and check all contents of a file of this schema version."""
     meta, total = read_meta(connection)
     file = FileState(schema=version)
     nodes, more = read_nodes(connection, meta["observation"])
@@ -299,7 +299,7 @@ def read_contents(connection: sqlite3.Connection, version: int) -> tuple[Content
 
 
 def read_meta(connection: sqlite3.Connection) -> tuple[dict[str, Any], int]:
-    """The facts by name, checksum and records of schema 1 among them, and the sum of the others."""
+    """Return the facts by name, including checksum and records of schema 1, and the checksum of the others."""
     meta = {key: json.loads(value) for key, value in connection.execute("SELECT key, value FROM meta")}
     if missing := sorted(set(FACTS) - set(meta)):
         raise StoreError(f"the table meta lacks {', '.join(missing)}")
@@ -310,7 +310,7 @@ def read_meta(connection: sqlite3.Connection) -> tuple[dict[str, Any], int]:
 
 
 def read_state(connection: sqlite3.Connection) -> tuple[int, int, int, int]:
-    """Calls, checksum, folded events and their tries."""
+    """Return the numbers of calls, the checksum, and the numbers of folded events and of their tries."""
     rows = connection.execute("SELECT id, calls, checksum, folded, records FROM state").fetchall()
     if len(rows) != 1 or rows[0][0] != 0:
         raise StoreError(f"the table state has {len(rows)} rows, not one with id 0")
@@ -321,7 +321,7 @@ def read_state(connection: sqlite3.Connection) -> tuple[int, int, int, int]:
 
 
 def read_nodes(connection: sqlite3.Connection, form: Any) -> tuple[Nodes, int]:
-    """The nodes with the assignment of observations, and the sum of their rows."""
+    """Return the nodes with the assignment of observations, and the checksum of their rows."""
     number, least, most = connection.execute(
         "SELECT count(*), min(length(embedding)), max(length(embedding)) FROM nodes"
     ).fetchone()
@@ -330,7 +330,7 @@ def read_nodes(connection: sqlite3.Connection, form: Any) -> tuple[Nodes, int]:
     packed = connection.execute("SELECT sum(length(observation)) FROM nodes").fetchone()[0]
     kept = None if form is None else checked_form(form, "observations")
     if kept is not None and number:
-        # Asked for all nodes at once, before any of them is unpacked.
+        # Checked for all nodes at once, before any observation is unpacked.
         unpack_size(number, kept[2], packed or 0)
     nodes, total = Nodes(), 0
     streams, embeddings, features, observations = [], [], [], []
@@ -355,7 +355,7 @@ def read_nodes(connection: sqlite3.Connection, form: Any) -> tuple[Nodes, int]:
 
 
 def unpack_size(number: int, size: int, packed: int) -> None:
-    """Refuse `number` arrays of `size` bytes that are not in `packed` bytes."""
+    """Raise StoreError if `packed` bytes are too few for `number` compressed arrays of `size` bytes."""
     if number * size > MOST_RATIO * packed:
         raise StoreError(
             f"it declares {number} observations of {size} bytes but holds {packed}: at most {MOST_RATIO} times that "
@@ -364,7 +364,7 @@ def unpack_size(number: int, size: int, packed: int) -> None:
 
 
 def read_assignments(connection: sqlite3.Connection, nodes: Nodes) -> int:
-    """Put the assignment of observations into `nodes`; the sum of its rows."""
+    """Read the assignment of observations into `nodes`; return the checksum of its rows."""
     total = 0
     for first, blob in connection.execute("SELECT first, nodes FROM assignments ORDER BY first"):
         run = np.frombuffer(blob, "<i8")
@@ -381,13 +381,13 @@ def read_assignments(connection: sqlite3.Connection, nodes: Nodes) -> int:
 
 
 def is_reversible(meta: Mapping[str, Any]) -> bool:
-    """Whether a memory with these facts has an edge the other way for each edge."""
+    """Whether a memory with these facts is reversible: every edge has an opposite edge."""
     settings = meta.get("settings")
     return isinstance(settings, dict) and settings.get("reversible") is not None
 
 
 def read_edges(connection: sqlite3.Connection, nodes: int, reversible: bool) -> tuple[Graph, int]:
-    """The edges, and the sum of their rows; in a reversible memory every edge has one the other way."""
+    """Return the edges, and the checksum of their rows; StoreError if they are invalid."""
     number, first, last = connection.execute("SELECT count(*), min(id), max(id) FROM edges").fetchone()
     if number and (first != 0 or last != number - 1):
         raise StoreError(f"its {number} edges are not numbered from 0 on")
@@ -408,18 +408,18 @@ def read_edges(connection: sqlite3.Connection, nodes: int, reversible: bool) -> 
     if odd.any():
         raise StoreError(f"{np.count_nonzero(odd)} of its edges have values that no edge has")
     if (np.isfinite(distance) != finite).any():
-        raise StoreError("some of its edges are longer than single precision can say")
+        raise StoreError("some of its edges are longer than single precision can represent")
     graph = Graph()
     graph.append(nodes, rows["source"], rows["target"], rows["distance"], rows["temporal"])
     if not graph.is_simple():
         raise StoreError("some of its edges are there twice, or lead from a node to itself")
     if reversible and not graph.is_reversible():
-        raise StoreError("it is reversible, but some of its edges have no edge the other way, or weigh nothing")
+        raise StoreError("it is reversible, but some of its edges have no opposite edge, or no weight")
     return graph, rows_crc(rows)
 
 
 def numbers(connection: sqlite3.Connection, query: str, rows: int, columns: int, what: str) -> NDArray[np.float64]:
-    """(columns, rows) of a query, as float64; StoreError if a value is no number."""
+    """Return the (columns, rows) float64 results of a query; StoreError if a value is not a number."""
     values = itertools.chain.from_iterable(connection.execute(query))
     try:
         return np.asarray(np.fromiter(values, np.float64, rows * columns).reshape(rows, columns).T)
@@ -428,7 +428,7 @@ def numbers(connection: sqlite3.Connection, query: str, rows: int, columns: int,
 
 
 def read_evidence(connection: sqlite3.Connection, edges: int, records: int) -> tuple[dict[int, Evidence], int]:
-    """What is known about edges by number, and the sum of the rows."""
+    """Return the evidence by edge number, and the checksum of the rows."""
     found: dict[int, Evidence] = {}
     total = 0
     columns = "edge, successes, failures, streak, removed_at, guarded"
@@ -442,7 +442,7 @@ def read_evidence(connection: sqlite3.Connection, edges: int, records: int) -> t
 
 
 def checked_evidence(row: tuple[Any, ...], edges: int, records: int) -> tuple[int, Evidence]:
-    """The edge and the evidence of a row; StoreError if they cannot be."""
+    """Return the edge and the evidence of a row; StoreError if they are invalid."""
     edge, successes, failures, streak, removed_at, guarded = row
     if not 0 <= edge < edges:
         raise StoreError(f"there is evidence about edge {edge}, but only {edges} edges")
@@ -457,7 +457,7 @@ def checked_evidence(row: tuple[Any, ...], edges: int, records: int) -> tuple[in
 def read_log(
     connection: sqlite3.Connection, edges: int, folded: int, folded_records: int, keep: Any
 ) -> tuple[EventLog, int]:
-    """Events, growth and the evidence before them, and the sum of their rows."""
+    """Return events, growth and the evidence before the events, and the checksum of their rows."""
     if keep is not None and (type(keep) is not int or not 0 <= keep < _MOST):
         raise StoreError(f"it keeps {str(keep)[:200]} events: expected a whole number, or null for all")
     log = EventLog(keep)
@@ -474,13 +474,13 @@ def read_log(
 
 
 def read_growth(connection: sqlite3.Connection, after: int = 0) -> NDArray[np.int64]:
-    """(m, 4) event, nodes, edges, observations: the growth at or after an event."""
+    """(m, 4) rows of growth at or after an event: event, nodes, edges, observations."""
     rows = connection.execute("SELECT * FROM growth WHERE event >= ? ORDER BY event", (after,))
     return np.array([[count(value, "growth") for value in row] for row in rows], np.int64).reshape(-1, GROWTH)
 
 
 def read_events(connection: sqlite3.Connection, after: int = 0) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The events after one, `EVENT`, and their numbers; StoreError if a value is not one of an event."""
+    """Return the events after a number, `EVENT`, and their numbers; StoreError if a value is invalid."""
     later = f"FROM events WHERE id > {after:d}" if after else "FROM events"
     (number,) = connection.execute(f"SELECT count(*) {later}").fetchone()
     query = f"SELECT id, time, edge, kind, ifnull(episode, {NO_EPISODE}) {later} ORDER BY id"
@@ -498,7 +498,7 @@ def read_events(connection: sqlite3.Connection, after: int = 0) -> tuple[NDArray
 
 
 def check_growth(log: EventLog, nodes: int, edges: int, observations: int) -> None:
-    """Refuse growth that is no growth, or ends beyond what there is."""
+    """Raise StoreError for growth that decreases, or exceeds the present size of the memory."""
     growth = log.growth
     limits = [max(0, len(log) - 1), nodes, edges, observations]
     steps = np.diff(growth, axis=0)
@@ -509,7 +509,7 @@ def check_growth(log: EventLog, nodes: int, edges: int, observations: int) -> No
 
 
 def check_past(log: EventLog, nodes: Nodes, graph: Graph, reversible: bool) -> None:
-    """Refuse events and growth from which the memory as it was could not be rebuilt."""
+    """Raise StoreError for events and growth from which earlier states of the memory could not be rebuilt."""
     growth, rows = log.growth, log.rows
     if not len(growth):
         return
@@ -520,24 +520,24 @@ def check_past(log: EventLog, nodes: Nodes, graph: Graph, reversible: bool) -> N
     odd |= _most_before(nodes.assignment.values, had_observations) >= had_nodes
     place = np.searchsorted(event, np.arange(log.folded + 1, log.folded + 1 + len(rows))) - 1
     walked = rows[rows["kind"] == WALKED]
-    # An edge that only time joins was walked before, in more steps, unless it was there for the other way; see
+    # An edge that only an episode made was walked before, in more steps, unless it existed as an opposite edge; see
     # `Events.episode`.
     before, steps = walked["episode"], graph.temporal.values[walked["edge"]].astype(np.int64)
     again = (before > steps) & (before <= MOST_BETWEEN)
     had_weight = np.isfinite(graph.distance.values[walked["edge"]]) | reversible
     never = (steps == 0) | ~(again | ((before == NO_EPISODE) & had_weight))
-    before = max(log.evidence, default=-1) >= had_edges[0]  # what is known from before the events
+    before = max(log.evidence, default=-1) >= had_edges[0]  # evidence from before the events
     if odd.any() or before or (rows["edge"] >= had_edges[place]).any() or never.any():
         raise StoreError("its events do not fit the nodes and edges there were when they happened")
 
 
 def _most_before(values: NDArray[Any], ends: NDArray[np.int64]) -> NDArray[Any]:
-    """The greatest of the values before each of these places; −1 where there are none."""
+    """Return the largest of the values before each of these positions; −1 if there are none."""
     return np.concatenate([[-1], np.maximum.accumulate(values)])[ends]
 
 
 def read_attributes(connection: sqlite3.Connection, nodes: Nodes, file: FileState) -> int:
-    """Put the attributes into `nodes`, and what a writer must know into `file`; the sum of their rows."""
+    """Read the attributes into `nodes`, and their state for a writer into `file`; return the checksum of their rows."""
     total = 0
     for number, name, dtype, shape in connection.execute("SELECT id, name, dtype, shape FROM attributes ORDER BY id"):
         form = {"dtype": dtype, "shape": json.loads(shape)}
@@ -554,7 +554,7 @@ def read_attributes(connection: sqlite3.Connection, nodes: Nodes, file: FileStat
     known = {number for number, _ in file.attributes.values()}
     runs = connection.execute("SELECT attribute, max(id) FROM attribute_rows GROUP BY attribute").fetchall()
     if any(attribute not in known for attribute, _ in runs):
-        raise StoreError("it has values of attributes that it does not have")
+        raise StoreError("it has values of attributes that it does not declare")
     file.next_run = max((last + 1 for _, last in runs), default=0)
     return total
 
@@ -579,7 +579,7 @@ def _read_attribute(
 
 
 def check_tail(tail: Any, nodes: int) -> None:
-    """Refuse a last observation that cannot be."""
+    """Raise StoreError if the episode and node of the last observation are invalid."""
     right = tail is None or (
         isinstance(tail, list)
         and len(tail) == 2
@@ -592,7 +592,7 @@ def check_tail(tail: Any, nodes: int) -> None:
 
 
 def count(value: Any, what: str) -> int:
-    """A whole number, 0 or more; StoreError if it is anything else."""
+    """Return a whole number, 0 or more; StoreError for anything else."""
     if type(value) is not int or not 0 <= value < _MOST:
         raise StoreError(f"{what} is {str(value)[:200]!r}: expected a whole number, 0 or more")
     return value

@@ -1,14 +1,15 @@
 """Algorithm 1 of the paper, BuildSparseGraph, one state and one pair at a time.
 
-It is the readable version of what build.py, fast_merges.py and graph.py do with arrays, and the oracle of their tests:
-the memory has the same nodes, edges and features, to the last bit.
+This is the readable version of the array code in build.py, fast_merges.py and graph.py, and the oracle of their tests:
+both make the same nodes, edges and features, bit for bit.
 
-Deviations from print:
-- Line 5 has its test inverted in print: as printed, a state would be novel when it agrees with every node. Here it is
-  novel when it agrees with no node. The oldest node that it agrees with takes it in.
+Deviations from the printed algorithm:
+- The test of line 5 is inverted in print: as printed, a state would be novel when it agrees with every node. Here it is
+  novel when it agrees with no node. Otherwise it is merged into the oldest node that it agrees with.
 - A state is compared with a node in feature space first (Eq. 4, in the paper's appendix).
 - scope="memory" is Eq. 3 with its comparisons (≤) as printed. scope="neighbors" is the authors' code: ω and s0 range
-  over the successors and predecessors of the node, a node without any takes in no state, and comparisons are strict.
+  over the successors and predecessors of the node, no state is merged into a node without any, and comparisons are
+  strict.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ class SparseGraph:
     """The graph G = (V, E, W) while it is being built.
 
     Attributes:
-        d: (n, n) float32 steps; d[a, b] is the way from state a to state b.
+        d: (n, n) float32 steps; d[a, b] is the distance from state a to state b.
         phi: (n, f) float32 features φ of the states.
         criterion, tau_a, tau_p, max_dist, scope, feature_average: see `Settings`.
-        nodes: V, the state that each node keeps.
-        features: (f,) float32 of each node: φ of its state, moved by merges unless `feature_average` is 0.
-        assignment: the node of each state given so far.
+        nodes: V, the state of each node.
+        features: (f,) float32 for each node: φ of its state, moved by merges unless `feature_average` is 0.
+        assignment: the node of each state added so far.
     """
 
     d: Floats
@@ -52,7 +53,7 @@ class SparseGraph:
     assignment: list[int] = dataclasses.field(default_factory=list)
 
     def add(self, s: int) -> int:
-        """Lines 5 to 7: merge state s into the oldest node it agrees with, or make it a node. Returns that node."""
+        """Lines 5 to 7: merge state s into the oldest node that it agrees with, or make it a node. Return that node."""
         node = next((node for node in range(len(self.nodes)) if self.agrees(node, s)), len(self.nodes))
         if node == len(self.nodes):
             self.nodes.append(s)
@@ -80,7 +81,7 @@ class SparseGraph:
         return bool(differences) and self.is_within(max(differences), np.float32(self.tau_a))
 
     def differences(self, node: int, s: int, d: Floats) -> list[np.float32]:
-        """|d(c, ω) − d(s, ω)| for each ω in scope, c being the state of the node."""
+        """Return |d(c, ω) − d(s, ω)| for each ω in scope, where c is the state of the node."""
         c = self.nodes[node]
         others = [
             w
@@ -90,18 +91,21 @@ class SparseGraph:
         return [abs(d[c, w] - d[s, w]) for w in others]
 
     def is_within(self, value: np.floating[Any], threshold: float | np.float32) -> bool:
-        """Whether a value is within a threshold, compared as the scope says."""
+        """Whether a value is within a threshold: below it with scope="neighbors", otherwise at most equal to it."""
         return bool(value < threshold if self.scope == "neighbors" else value <= threshold)
 
     def edges(self) -> list[Edge]:
-        """Lines 8 and 11: every pair of nodes within MaxDist, with its distance, by source, then target."""
+        """Lines 8 and 11: all pairs of nodes within MaxDist with their distances, sorted by source, then target."""
         pairs = itertools.permutations(range(len(self.nodes)), 2)
         weighted = [(u, v, self.d[self.nodes[u], self.nodes[v]]) for u, v in pairs]
         return [(u, v, float(w)) for u, v, w in weighted if self.is_within(w, np.float32(self.max_dist))]
 
 
 def k_nearest(edges: Iterable[Edge], k: int | None) -> list[Edge]:
-    """Line 12: the k edges of least weight out of each node, by source, then target; ties go to the lower target."""
+    """Line 12: the k outgoing edges of least weight of each node, sorted by source, then target.
+
+    Of edges with equal weights, those with the lower target are kept.
+    """
     nearest_first = sorted(edges, key=lambda edge: (edge[0], edge[2], edge[1]))
     by_source = itertools.groupby(nearest_first, key=lambda edge: edge[0])
     return [edge for _, outgoing in by_source for edge in sorted(itertools.islice(outgoing, k))]
@@ -110,14 +114,14 @@ def k_nearest(edges: Iterable[Edge], k: int | None) -> list[Edge]:
 def build_sparse_graph(
     buffer: Iterable[int], d: Floats, phi: Floats, *, k: int | None = 5, **settings: Any
 ) -> tuple[SparseGraph, list[Edge]]:
-    """Algorithm 1: the graph of a replay buffer of states, with the edges that the k-nearest filter keeps.
+    """Algorithm 1: build the graph of a replay buffer of states; return it with the edges after the k-nearest filter.
 
     Args:
-        buffer: states, row numbers of `d` and `phi`, in the order of their visit.
+        buffer: states as row numbers of `d` and `phi`, in the order of their visit.
         d: (n, n) float32 steps.
         phi: (n, f) float32 features.
         k: successors kept for each node; None keeps all.
-        settings: those of `SparseGraph`.
+        settings: settings of `SparseGraph`.
     """
     graph = SparseGraph(d, phi, **settings)
     for s in buffer:

@@ -1,4 +1,4 @@
-"""Save what can be saved of a damaged memory file."""
+"""Recover the readable parts of a damaged memory file."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ Path_ = str | os.PathLike[str]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Repaired:
-    """What `repair` saved.
+    """Result of `repair`.
 
     Attributes:
-        kept: how many nodes, edges, observations, events, tries and attributes the new file has, by name.
-        lost: what could not be saved, a sentence each, with the numbers that things had in the damaged file.
-        problems: what `check` found wrong with the damaged file.
-        nodes: (V,) int64 the number that each node of the new file had in the damaged one.
+        kept: numbers of nodes, edges, observations, events, tries and attributes in the new file, by name.
+        lost: descriptions of the losses, one sentence each; numbers are those of the damaged file.
+        problems: the problems that `check` found in the damaged file.
+        nodes: (V,) int64 number in the damaged file of each node of the new file.
     """
 
     kept: dict[str, int]
@@ -45,13 +45,13 @@ class Repaired:
 
 
 def repair(source: Path_, target: Path_, *, progress: bool = False) -> Repaired:
-    """Save what can be saved of a damaged memory file into a new one, which is whole.
+    """Copy the readable parts of a damaged memory file into a new, valid file.
 
-    The damaged file is not changed. Nodes that are lost leave no gap: the others move up, see `Repaired.nodes`.
+    The damaged file is not changed. Nodes are renumbered if some are lost, see `Repaired.nodes`.
 
     Args:
-        source: the damaged file, which nobody may be writing.
-        target: the file to make; StoreError if there is one already.
+        source: the damaged file; no process may be writing it.
+        target: the file to make; StoreError if it exists already.
         progress: show a progress bar over the pages of the file.
     """
     damaged_file, new_file = real_path(source), real_path(target)
@@ -59,18 +59,18 @@ def repair(source: Path_, target: Path_, *, progress: bool = False) -> Repaired:
         raise StoreError(f"{damaged_file} is not a file: expected a memory file written by save() or open()")
     with _locked(new_file):
         if os.path.lexists(new_file):
-            raise StoreError(f"{new_file} is there already: give the repaired memory a name that nothing has")
+            raise StoreError(f"{new_file} exists already: choose an unused name for the repaired memory")
         with _locked(damaged_file), damaged(damaged_file), private_copy(damaged_file, new_file.parent) as copy:
             problems = check(copy.path).problems
             found = read_pages(copy.path, distrustful=bool(problems), progress=progress)
             salvage = Salvage(found, copy.path.stat().st_size)
             contents = salvage.contents()
         if not len(contents.nodes) and problems:
-            raise StoreError(f"nothing of {damaged_file} can be saved: no node is left in it. {_first(problems)}")
+            raise StoreError(f"nothing of {damaged_file} can be recovered: no node is left in it. {_first(problems)}")
         _write(new_file, contents)
     lost = [*copy.lost, *salvage.lost]
     if not lost and problems and all("add up to its checksum" in problem for problem in problems):
-        lost = ["a value that was changed by hand or by the disk: which one it is cannot be told"]
+        lost = ["a value that was changed by hand or by the disk: it is not known which one"]
     kept = {
         "nodes": len(contents.nodes),
         "edges": len(contents.graph),
@@ -101,4 +101,4 @@ def _write(target: Path, contents: Contents) -> None:
         read(target)
     except StoreError as error:
         target.unlink()
-        raise StoreError(f"what is left does not make a memory: {error}") from None
+        raise StoreError(f"the parts that are left do not make a memory: {error}") from None

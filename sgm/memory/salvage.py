@@ -1,4 +1,4 @@
-"""Rows of a damaged memory file put together to a memory."""
+"""Make a memory from the rows that could be read from a damaged memory file."""
 
 from __future__ import annotations
 
@@ -49,21 +49,21 @@ from .settings import MOST_STEPS, Settings, shortened
 _MOST = 2**53
 
 
-_MOST_RUNS = 12  # of numbers in a sentence
-_UNKNOWN = -2  # where it cannot be read which node an observation went to
+_MOST_RUNS = 12  # runs of numbers listed in one sentence
+_UNKNOWN = -2  # assignment of an observation whose node cannot be read
 
 
 class Salvage:
-    """Puts rows together to a memory, and says what is lost.
+    """Makes a memory from rows of a file, and lists what is lost.
 
     Attributes:
-        lost: what is lost, a sentence each.
-        nodes: (V,) int64 the numbers that the nodes kept had.
-        edges: (E,) int64 likewise the edges.
+        lost: descriptions of the losses, one sentence each.
+        nodes: (V,) int64 previous numbers of the nodes that are kept.
+        edges: (E,) int64 previous numbers of the edges that are kept.
     """
 
     def __init__(self, found: Found, size: int) -> None:
-        """Take the rows found in a file of `size` bytes."""
+        """Use the rows found in a file of `size` bytes."""
         self.found = found
         self.size = size
         self.lost: list[str] = []
@@ -77,7 +77,7 @@ class Salvage:
         self.version = 1 if "records" in self.facts and not found.rows["state"] else SCHEMA
 
     def contents(self) -> Contents:
-        """The memory."""
+        """Make the memory, as the reader of an undamaged file returns it."""
         self._pages()
         nodes = self._nodes()
         graph = self._graph()
@@ -88,7 +88,7 @@ class Salvage:
         return Contents(nodes, graph, log, meta, records)
 
     def _pages(self) -> None:
-        """Say which pages of which tables are lost."""
+        """Report which pages of which tables are lost."""
         if not self.found.damaged:
             self.lost.append(
                 "the list of tables, page 1: rows are known by their columns, and some may be missed unnoticed"
@@ -97,7 +97,7 @@ class Salvage:
         for table in sorted(tables - self.found.roots.keys() if self.found.roots else ()):
             self.lost.append(f"the table {table}: it is not in the list of tables")
         for table, pages in self.found.damaged.items():
-            # If there are other pages of the table, the first one had only their numbers on it.
+            # If rows were found on other pages, the root page held only the numbers of those pages, and no row is lost.
             root = self.found.roots[table] if self.found.strays[table] else 0
             if lost := sorted(set(pages) - {root}):
                 self.lost.append(
@@ -105,17 +105,17 @@ class Salvage:
                 )
 
     def _say(self, numbers: Iterable[int], total: int, what: str, reason: str) -> None:
-        """Say that some of `total` things are lost."""
+        """Report that the items with these numbers, of `total` items, are lost."""
         self._say_runs(_runs(sorted(numbers)), total, what, reason)
 
     def _say_runs(self, runs: Sequence[tuple[int, int]], total: int, what: str, reason: str) -> None:
-        """Say that these of `total` things are lost, (first, last) of each run of numbers."""
+        """Report that items of `total` are lost, given as (first, last) of each run of numbers."""
         if runs:
             number = sum(last - first + 1 for first, last in runs)
             self.lost.append(f"{number} of {total} {what} ({_listed(runs)}): {reason}")
 
     def _numbered(self, table: str) -> Rows:
-        """The rows of a table in order; those with numbers that no file of this size can have are lost."""
+        """Return the rows of a table in order, without rows whose number is impossible in a file of this size."""
         rows, columns = self.found.rows[table], len(COLUMNS[table])
         most = max(4 * len(rows) + 1000, self.size // 8)
         odd = [row for row in rows if not 0 <= row < most]
@@ -135,7 +135,7 @@ class Salvage:
         self._say(rows.keys() - embeddings, total, "nodes", f"no embedding of {width or 'some'} finite numbers")
         features = self._features({node: rows[node][3] for node in embeddings}, total)
         streams = self._streams({node: rows[node][1] for node in features}, known)
-        self._say(features.keys() - streams, total, "nodes", "no place of their own among the observations")
+        self._say(features.keys() - streams, total, "nodes", "no valid number of an observation")
         self.nodes = np.array(sorted(streams), np.int64)
         kept = self.nodes.tolist()
         nodes = Nodes()
@@ -151,7 +151,7 @@ class Salvage:
         return nodes
 
     def _total_nodes(self, rows: Rows, known: Ints) -> int:
-        """How many nodes there were, as far as can be told: each of them had an observation assigned to it."""
+        """Estimate the original number of nodes; every node had at least one observation assigned to it."""
         total = max(rows, default=-1) + 1
         if not self.found.is_complete("nodes"):
             assigned = set(known[known >= total].tolist())
@@ -160,7 +160,7 @@ class Salvage:
         return total
 
     def _features(self, blobs: Mapping[int, Any], total: int) -> dict[int, NDArray[np.float32] | None]:
-        """The features by node, or None for all, as most nodes have it."""
+        """Return the features by node, or None for every node; the kind that most nodes have decides."""
         features = {node: _floats(blob) for node, blob in blobs.items()}
         lengths = {node: 0 if blobs[node] is None else -1 if v is None else len(v) for node, v in features.items()}
         width = _most_common(length for length in lengths.values() if length >= 0)
@@ -173,13 +173,13 @@ class Salvage:
         return {node: values for node, values in features.items() if lengths[node] == width}
 
     def _observations(self, blobs: Mapping[int, Any]) -> NDArray[Any] | None:
-        """(V, ...) kept observations, zeros where they cannot be read; None if there are none."""
+        """(V, ...) stored observations, zeros where they cannot be read; None if there are none."""
         if all(blob is None for blob in blobs.values()):
             return None
         form = None
         with contextlib.suppress(StoreError):
             form = checked_form(self.facts.get("observation"), "observations")
-            # As the reader asks, so that a few bytes cannot fill the machine; half of them may be lost.
+            # The same limit as in the reader, so that a few bytes cannot fill the RAM; half of the data may be lost.
             unpack_size(len(blobs), form[2], 2 * sum(map(_length, blobs.values())))
             images = np.zeros((len(blobs), *form[1]), form[0])
             odd = [node for row, node in enumerate(blobs) if not _unpacked(blobs[node], form, images[row])]
@@ -192,7 +192,7 @@ class Salvage:
     # -- the stream --
 
     def _known_assignment(self, nodes: int) -> Ints:
-        """(n,) the node of each observation, `_UNKNOWN` where it cannot be read."""
+        """(n,) node of each observation, `_UNKNOWN` where it cannot be read."""
         most = self.size + 2**20
         runs = []
         for first, values in sorted(self.found.rows["assignments"].items()):
@@ -209,9 +209,10 @@ class Salvage:
         return known
 
     def _streams(self, stated: Mapping[int, Any], known: Ints) -> dict[int, int]:
-        """The observation that each node is, ascending; without the nodes of which it cannot be told.
+        """Return the stream number of each node, ascending, without the nodes whose number is unknown.
 
-        A node that contradicts the order of the others is the first observation that was assigned to it.
+        A node whose stored number contradicts the order of the others gets that of the first observation assigned to
+        it.
         """
         most = len(known) if len(known) and self.found.is_complete("assignments") else self.size + 2**20
         streams = {node: s for node, s in stated.items() if type(s) is int and 0 <= s < most}
@@ -222,7 +223,7 @@ class Salvage:
         return _ascending({**streams, **guessed}) if guessed else streams
 
     def _assignment(self, known: Ints, stream: Ints) -> Ints:
-        """(n,) the new number of the node of each observation; −1 where it is lost or cannot be read."""
+        """(n,) new number of the node of each observation; −1 if the node is lost or cannot be read."""
         total = max(len(known), int(stream[-1]) + 1 if len(stream) else 0)
         known = np.concatenate([known, np.full(total - len(known), _UNKNOWN)])
         own = np.zeros(total, np.bool_)
@@ -257,7 +258,7 @@ class Salvage:
         source, has_source = _renumbered(self.nodes, table[:, 0].astype(np.int64))
         target, has_target = _renumbered(self.nodes, table[:, 1].astype(np.int64))
         joins = has_source & has_target
-        self._say(edges[~joins], total, "edges", "a node that is lost, or never was")
+        self._say(edges[~joins], total, "edges", "a node that is lost, or never existed")
         self._say(edges[joins & (source == target)], total, "edges", "from a node to itself")
         joins &= source != target
         keys = np.where(joins, source * max(1, len(self.nodes)) + target, -1 - np.arange(len(edges)))
@@ -267,7 +268,7 @@ class Salvage:
         kept = joins & first
         if reversible:
             alone = kept & ~_has_way_back(source, target, table, kept, len(self.nodes))
-            self._say(edges[alone], total, "edges", "the edge the other way is lost")
+            self._say(edges[alone], total, "edges", "the opposite edge is lost")
             kept &= ~alone
         self.edges = edges[kept]
         graph = Graph()
@@ -276,7 +277,7 @@ class Salvage:
         return graph
 
     def _total_edges(self, rows: Rows) -> int:
-        """How many edges there were, as far as can be told."""
+        """Estimate the original number of edges."""
         total = max(rows, default=-1) + 1
         if not self.found.is_complete("edges"):
             stated = self._growth()[:, 2]
@@ -286,7 +287,7 @@ class Salvage:
     # -- the log --
 
     def _log(self, observations: int) -> EventLog:
-        """Events and growth where they are complete up to now; what is older becomes evidence."""
+        """Make the log from the events after the last missing one, with their growth; older events become evidence."""
         evidence, records, folded = self._evidence()
         numbers, rows, total = self._events()
         numbers, rows, folded = self._without_old(numbers, rows, folded)
@@ -295,7 +296,7 @@ class Salvage:
         self._say_runs(gaps, total - folded, "events", "cannot be read")
         begin = _after_gaps(numbers, rows["kind"], gaps)
         edges, there = _renumbered(self.edges, rows["edge"].astype(np.int64))
-        self._say(numbers[~there], total - folded, "events", "an edge that is lost, or never was")
+        self._say(numbers[~there], total - folded, "events", "an edge that is lost, or never existed")
         rows = rows.copy()
         rows["edge"] = np.where(there, edges, 0)
         older = there & (np.arange(len(rows)) < begin)
@@ -311,13 +312,16 @@ class Salvage:
             log = self._folded(log, total)
         if older.any() or len(log.rows) < newer.sum():
             self.lost.append(
-                f"the order of {there.sum() - len(log.rows)} events (up to number {log.folded}): what they say about "
-                "edges is kept as evidence"
+                f"the order of {there.sum() - len(log.rows)} events (up to number {log.folded}): they are kept as the "
+                "evidence of their edges"
             )
         return log
 
     def _evidence(self) -> tuple[dict[int, Evidence], int, int | None]:
-        """Evidence by new number of the edge, its tries, and how many events it has in it, None if unknown."""
+        """Return evidence by new edge number, its number of tries, and the number of events folded into it.
+
+        The number of events is None if unknown.
+        """
         stated, folded = self._stated()
         evidence, odd, gone, tries = {}, [], [], 0
         for edge, values in sorted(self.found.rows["evidence"].items()):
@@ -333,14 +337,14 @@ class Salvage:
                 gone.append(edge)
         total = len(self.found.rows["evidence"])
         self._say(odd, total, "edges with evidence", "numbers of tries that contradict each other")
-        self._say(gone, total, "edges with evidence", "an edge that is lost, or never was, and its tries")
+        self._say(gone, total, "edges with evidence", "an edge that is lost, or never existed, and its tries")
         if stated is not None and tries < stated:
             self.lost.append(f"{stated - tries} of {stated} tries of edges before the first event: cannot be read")
         evidence, records = _consistent(evidence)
         return evidence, records, folded
 
     def _stated(self) -> tuple[int | None, int | None]:
-        """The tries in the evidence and the events folded into it, as the file states them; None if it does not."""
+        """Return the numbers of tries and of folded events in the evidence, as stored in the file; None if unknown."""
         if self.version == 1:
             records = self.facts.get("records")
             return (records if _is_count(records) else None), 0
@@ -350,7 +354,7 @@ class Salvage:
         return values[4], values[3]
 
     def _events(self) -> tuple[Ints, NDArray[Any], int]:
-        """The numbers of the events that can be read, ascending, these events, and the number of the last one."""
+        """Return the numbers of the readable events, ascending, these events, and the number of the last event."""
         numbers = np.array(sorted(row for row in self.found.rows["events"] if 0 < row < _MOST), np.int64)
         if len(numbers):
             most = max(4 * len(numbers) + 1000, self.size // 8)
@@ -361,25 +365,25 @@ class Salvage:
         return np.array([row for row, _ in good], np.int64), np.array(rows, EVENT), last
 
     def _without_old(self, numbers: Ints, rows: NDArray[Any], folded: int | None) -> tuple[Ints, NDArray[Any], int]:
-        """The events without those folded long ago, and how many were folded."""
+        """Return the events without those that were folded already, and the number of folded events."""
         if not len(numbers):
             return numbers, rows, folded or 0
         if folded is None and (numbers[0] > 1 or self.found.rows["evidence"]):
-            self.lost.append("how many events the evidence stands for: all before the first event that is left")
+            self.lost.append("the number of events in the evidence: all before the first event that is left")
         in_table = (number for number in numbers.tolist() if number not in self.found.strays["events"])
         if folded is None or next(in_table, _MOST) <= folded:
             folded = int(numbers[0]) - 1
         return numbers[numbers > folded], rows[numbers > folded], folded
 
     def _growth(self) -> Ints:
-        """(m, 4) rows of growth that can be read: event, nodes, edges, observations."""
+        """(m, 4) readable rows of growth: event, nodes, edges, observations."""
         rows = [
             [row, *values[1:]] for row, values in sorted(self.found.rows["growth"].items()) if len(values) == GROWTH
         ]
         return np.array([row for row in rows if all(map(_is_count, row))], np.int64).reshape(-1, GROWTH)
 
     def _renumbered_growth(self, numbers: Ints, folded: int, observations: int) -> Ints:
-        """The growth that the events with these numbers need, in the new numbers of events, nodes and edges."""
+        """Return the rows of growth for the events with these numbers, in new numbers of events, nodes and edges."""
         growth = self._growth()
         limits = (("nodes", 1, self.total_nodes), ("edges", 2, self.total_edges))
         if any(self.found.is_complete(table) and (growth[:, column] > total).any() for table, column, total in limits):
@@ -394,7 +398,7 @@ class Salvage:
         return growth[last & (growth[:, 0] < folded + len(numbers))]
 
     def _fits_growth(self, log: EventLog, observations: int) -> bool:
-        """Whether the growth is right for the events: no event is of an edge that was not there yet."""
+        """Whether the growth fits the events: no event refers to an edge that did not exist yet."""
         try:
             check_growth(log, len(self.nodes), len(self.edges), observations)
         except StoreError:
@@ -406,7 +410,7 @@ class Salvage:
         return bool((rows["edge"] < growth[places, 2]).all()) and max(log.evidence, default=-1) < growth[0, 2]
 
     def _folded(self, log: EventLog, total: int) -> EventLog:
-        """The log with all its events as evidence."""
+        """Return the log with all its events folded into evidence."""
         folded = EventLog(log.keep)
         folded.folded = total
         folded.evidence, folded.folded_records = _consistent(log.replayed()[0])
@@ -462,7 +466,7 @@ class Salvage:
         nodes.set_attribute(name, values)
 
     def _fill(self, values: NDArray[Any], have: Bools, first: int, rows: list[tuple[int, NDArray[Any]]]) -> None:
-        """Put rows, which begin at places after `first`, where the nodes are now."""
+        """Copy the readable parts of a run of values, which begins at old node number `first`, to the kept nodes."""
         for place, part in rows:
             begin, end = np.searchsorted(self.nodes, [first + place, first + place + len(part)])
             values[begin:end] = part[self.nodes[begin:end] - first - place]
@@ -495,7 +499,7 @@ class Salvage:
         return otherwise
 
     def _settings(self, nodes: Nodes, graph: Graph) -> Settings:
-        """The settings, or the defaults with a MaxDist that no edge is longer than."""
+        """Return the settings; if they are lost, the defaults with a MaxDist of at least the longest edge."""
         keeps = nodes.observation is not None
         try:
             settings = Settings.fromdict(self.facts.get("settings"))
@@ -524,44 +528,44 @@ class Salvage:
         try:
             check_tail(tail, _MOST)
         except StoreError:
-            self.lost.append("the last observation's episode: the next observation is not joined to it in time")
+            self.lost.append("the episode of the last observation: no edge in time joins it to the next observation")
             return None
         if tail is None or tail[1] == -1:
             return tail
         place, there = _renumbered(self.nodes, np.array([tail[1]]))
         if not there[0]:
-            self.lost.append("the last observation's node: the next observation is not joined to it in time")
+            self.lost.append("the node of the last observation: no edge in time joins it to the next observation")
             return None
         return [tail[0], int(place[0])]
 
 
 def _runs(numbers: Sequence[int]) -> list[tuple[int, int]]:
-    """(first, last) of each run of ascending numbers."""
+    """Return (first, last) of each run of consecutive numbers in ascending ones."""
     values = np.array(numbers, np.int64)
     starts = np.flatnonzero(np.diff(values, prepend=-_MOST, append=_MOST) != 1)
     return list(zip(values[starts[:-1]].tolist(), values[starts[1:] - 1].tolist(), strict=True))
 
 
 def _gaps(numbers: Sequence[int], begin: int, end: int) -> list[tuple[int, int]]:
-    """(first, last) of each run of numbers from `begin` to `end` − 1 that is not among these ascending ones."""
+    """Return (first, last) of each run of numbers from `begin` to `end` − 1 that these ascending numbers leave out."""
     edges = itertools.pairwise([begin - 1, *numbers, end])
     return [(before + 1, after - 1) for before, after in edges if after > before + 1]
 
 
 def _listed(runs: Sequence[tuple[int, int]]) -> str:
-    """Runs of numbers as "3–7, 9", and not more than people read."""
+    """Format runs of numbers as "3–7, 9", at most `_MOST_RUNS` of them."""
     shown = [str(first) if first == last else f"{first}–{last}" for first, last in runs[:_MOST_RUNS]]
     more = sum(last - first + 1 for first, last in runs[_MOST_RUNS:])
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
 def _after_gaps(numbers: Ints, kinds: NDArray[Any], gaps: Sequence[tuple[int, int]]) -> int:
-    """The place of the first event after which none is missing, and whose own cause is not missing either."""
+    """Return the position of the first event after the last gap whose cause, a failed try, is not missing either."""
     if not gaps:
         return 0
     begin = int(np.searchsorted(numbers, gaps[-1][1]))
     while begin < len(numbers) and kinds[begin] in (REMOVED, GUARDED, SPARE):
-        begin += 1  # the failed try that it followed is lost
+        begin += 1  # the failed try that caused it is lost
     return begin
 
 
@@ -571,7 +575,7 @@ def _most_common(lengths: Iterable[int]) -> int:
 
 
 def _renumbered(kept: Ints, numbers: Ints) -> tuple[Ints, Bools]:
-    """The places of numbers among those kept, and which of them are there."""
+    """Return the positions of numbers among those kept, and whether each is kept."""
     places = np.searchsorted(kept, numbers)
     there = np.zeros(len(numbers), np.bool_)
     inside = places < len(kept)
@@ -580,7 +584,7 @@ def _renumbered(kept: Ints, numbers: Ints) -> tuple[Ints, Bools]:
 
 
 def _ascending(values: Mapping[int, int]) -> dict[int, int]:
-    """As many of the items as possible, by key, so that the values ascend strictly."""
+    """Return the longest subsequence of the items, sorted by key, whose values ascend strictly."""
     ends: list[int] = []  # smallest last value of an ascending sequence of each length
     last: list[int] = []  # the key it belongs to
     before: dict[int, int | None] = {}
@@ -597,7 +601,7 @@ def _ascending(values: Mapping[int, int]) -> dict[int, int]:
 
 
 def _floats(blob: Any) -> NDArray[np.float32] | None:
-    """A vector as it is stored; None unless it is finite numbers."""
+    """Decode a stored vector; None if it is damaged or not finite."""
     if not isinstance(blob, bytes) or not blob or len(blob) % 4:
         return None
     values = np.frombuffer(blob, "<f4").astype(np.float32, copy=False)
@@ -609,7 +613,7 @@ def _is_blob(value: Any) -> bool:
 
 
 def _length(value: Any) -> int:
-    """Bytes of a blob that are there."""
+    """Size of a blob in bytes, lost parts included; 0 if the value is not a blob."""
     if isinstance(value, Torn):
         return value.length if value.kind == "b" else 0
     return len(value) if isinstance(value, bytes) else 0
@@ -620,7 +624,7 @@ def _is_count(value: Any) -> bool:
 
 
 def _has_way_back(source: Ints, target: Ints, table: NDArray[Any], kept: Bools, nodes: int) -> Bools:
-    """(n,) which of the edges that are kept have one the other way, and of these two one a weight of its own."""
+    """(n,) whether each kept edge has a kept opposite edge, and one of the two has a weight of its own."""
     keys, back = source * max(1, nodes) + target, target * max(1, nodes) + source
     weighty = kept & (np.isfinite(table[:, 2]) | (table[:, 3] > 0))
     found = kept & np.isin(back, keys[kept]) & (weighty | np.isin(back, keys[weighty]))
@@ -628,7 +632,7 @@ def _has_way_back(source: Ints, target: Ints, table: NDArray[Any], kept: Bools, 
 
 
 def _is_edge(source: Any, target: Any, distance: Any, temporal: Any, *, reversible: bool) -> bool:
-    """Whether these can be the columns of an edge; a distance that is a whole number is stored as one."""
+    """Whether these are valid columns of an edge; SQLite stores an integral distance as an integer."""
     if not all(type(value) is int and 0 <= value < 2**31 for value in (source, target)):
         return False
     if type(temporal) is not int or not 0 <= temporal <= MOST_BETWEEN:
@@ -637,7 +641,7 @@ def _is_edge(source: Any, target: Any, distance: Any, temporal: Any, *, reversib
 
 
 def _is_event(values: list[Any]) -> bool:
-    """Whether these can be the columns of an event; a time that is a whole number is stored as one."""
+    """Whether these are valid columns of an event; SQLite stores an integral time as an integer."""
     if len(values) != len(COLUMNS["events"]):
         return False
     _, time, edge, kind, episode = values
@@ -653,7 +657,7 @@ def _is_event(values: list[Any]) -> bool:
 
 
 def _salvaged_evidence(edge: int, values: list[Any]) -> Evidence | None:
-    """The evidence in a row; if its numbers contradict each other a removed edge is one that failed once."""
+    """Return the evidence in a row. If its numbers are inconsistent, a removed edge counts as failed once."""
     if len(values) != len(COLUMNS["evidence"]):
         return None
     try:
@@ -664,9 +668,9 @@ def _salvaged_evidence(edge: int, values: list[Any]) -> Evidence | None:
 
 
 def _consistent(evidence: Mapping[int, Evidence]) -> tuple[dict[int, Evidence], int]:
-    """Evidence that fits the number of tries in it, and that number.
+    """Make evidence consistent with the number of tries in it; return both.
 
-    An edge whose failed try is lost but not its removal failed at least once.
+    A removed edge without a failure gets one: its failed try is lost.
     """
     known = {
         edge: dataclasses.replace(each, failures=1, streak=1)
@@ -684,7 +688,7 @@ def _consistent(evidence: Mapping[int, Evidence]) -> tuple[dict[int, Evidence], 
 
 
 def _unpacked(blob: Any, form: tuple[np.dtype[Any], tuple[int, ...], int], into: NDArray[Any]) -> bool:
-    """Unpack the kept observation of a node; whether that was possible."""
+    """Unpack the stored observation of a node; return whether that was possible."""
     if not isinstance(blob, bytes):
         return False
     try:
@@ -697,7 +701,7 @@ def _unpacked(blob: Any, form: tuple[np.dtype[Any], tuple[int, ...], int], into:
 def _rows_of(
     data: Any, number: int, form: tuple[np.dtype[Any], tuple[int, ...], int]
 ) -> list[tuple[int, NDArray[Any]]]:
-    """What can be read of a run of an attribute's values: parts (n, ...), with the place where each begins."""
+    """Read the undamaged parts of a run of attribute values: (n, ...) parts, each with its first row."""
     if isinstance(data, bytes):
         with contextlib.suppress(StoreError, zlib.error, ValueError):
             return [(0, unpack_attribute(data, number, form))]

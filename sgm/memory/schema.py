@@ -1,4 +1,4 @@
-"""The tables of a memory file, and how rows are packed and summed.
+"""Tables of a memory file, and the packing and checksums of rows.
 
 `PRAGMA application_id` is 0x53474D31 ("SGM1") and `PRAGMA user_version` the schema version, now 2.
 
@@ -8,28 +8,28 @@
 | `nodes`          | a node                    | `id`, `stream`, `embedding`, `feature`, `observation`              |
 | `edges`          | an edge                   | `id`, `source`, `target`, `distance`, `temporal`                   |
 | `assignments`    | a run of observations     | `first`, `nodes`                                                   |
-| `events`         | something done to an edge | `id`, `time`, `edge`, `kind`, `episode`                            |
-| `evidence`       | an edge tried before them | `edge`, `successes`, `failures`, `streak`, `removed_at`, `guarded` |
+| `events`         | an event of an edge       | `id`, `time`, `edge`, `kind`, `episode`                            |
+| `evidence`       | an edge with older events | `edge`, `successes`, `failures`, `streak`, `removed_at`, `guarded` |
 | `growth`         | growth between events     | `event`, `nodes`, `edges`, `observations`                          |
 | `attributes`     | an attribute of nodes     | `id`, `name`, `dtype`, `shape` (JSON)                              |
 | `attribute_rows` | a run of its values       | `id`, `attribute`, `first`, `count`, `rows`                        |
 | `state`          | the file, one row         | `id`, `calls`, `checksum`, `folded`, `records`                     |
 
 Embeddings and features are little-endian float32, assignments little-endian int64. Observations, and attributes that
-are uint8 images, are zlib-compressed, images as differences along each row, and padded to at least 1/256 of their size;
-other attributes are little-endian as they are. `feature` is NULL where it is the embedding, `distance` where only time
-joins the ends, `removed_at` while an edge stands, `episode` where none was given. `temporal` is the fewest steps in
-which an episode went through an edge, at most 255; 0 if none did. The first releases know 0 and 1 only. `guarded` is 1
-where only the guard keeps an edge, 2 for a spare, which the guard let in, 3 for both.
+are uint8 images, are compressed by zlib (images as differences along each row) and padded to at least 1/256 of their
+size; other attributes are stored as they are, little-endian. NULL means: in `feature`, the feature is the embedding; in
+`distance`, only an episode made the edge; in `removed_at`, the edge is not removed; in `episode`, none was given.
+`temporal` is the fewest steps in which an episode went along an edge, at most 255; 0 if none did. The first releases
+accept only 0 and 1. `guarded` is 1 if only the guard keeps an edge, 2 for a spare edge, 3 for both.
 
-What is known about an edge is its row in `evidence`, if any, followed by its `events` in order; `kind` is a place in
-`KINDS` of events.py. The oldest events may be folded into `evidence`: `state.folded` says how many have been,
-`state.records` how many tries there were until then. A row of `growth` says how many nodes, edges and observations
-there were when the event after `event` happened. `state.checksum` is the sum of the CRC-32 of every other row,
-`state.calls` counts transactions.
+The evidence of an edge is its row in `evidence`, if any, followed by its `events` in order; `kind` is an index of
+`KINDS` in events.py. The oldest events may be folded into `evidence`: `state.folded` is the number of folded events,
+`state.records` the number of tries among them. A row of `growth` holds the numbers of nodes, edges and observations at
+the event after `event`. `state.checksum` is the sum of the CRC-32 of every other row, `state.calls` counts
+transactions.
 
-Schema 1 had no events, growth, attributes and state: `evidence` held everything about edges, `meta` the checksum and
-the number of tries.
+Schema 1 had no events, growth, attributes and state: `evidence` held the whole evidence of edges, and `meta` the
+checksum and the number of tries.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from .policies import Evidence
 
 SCHEMA = 2
 APPLICATION = 0x53474D31
-MOST_RATIO = 256  # a stored byte never becomes more bytes than this, so that no small file fills a machine
+MOST_RATIO = 256  # largest ratio of decompression, so that no small file can fill the RAM
 FACTS = ("settings", "policy", "fingerprint", "features", "tail", "observation")  # in `meta`, in both schemas
 
 _TABLES_1 = """
@@ -78,11 +78,11 @@ NEW_TABLES = (
 )
 TABLES = {1: _TABLES_1, 2: _TABLES_1 + ";\n".join(NEW_TABLES) + ";"}
 _EVENT = struct.Struct("<qdiBq")
-_MANY, _PART = 64, 1 << 14  # rows from which summing all at once pays, and rows whose sums fit the processor's cache
+_MANY, _PART = 64, 1 << 14  # fewest rows for vectorised checksums, and rows at once, so that they fit the CPU cache
 
 
 def _crc_table() -> NDArray[np.uint32]:
-    """What CRC-32 makes of each byte."""
+    """Return the lookup table of CRC-32, one value for each byte."""
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = np.where(table & 1, (table >> np.uint32(1)) ^ np.uint32(0xEDB88320), table >> np.uint32(1))
@@ -94,45 +94,45 @@ EDGE = np.dtype([("id", "<i8"), ("source", "<i8"), ("target", "<i8"), ("distance
 
 
 def schema_of(connection: sqlite3.Connection) -> list[tuple[str, str, str]]:
-    """Every table, index, view and trigger, with the statement that made it."""
+    """Return type, name and SQL statement of every table, index, view and trigger."""
     return connection.execute("SELECT type, name, ifnull(sql, '') FROM sqlite_master ORDER BY type, name").fetchall()
 
 
 @functools.lru_cache
 def expected_schema(version: int) -> list[tuple[str, str, str]]:
-    """What `schema_of` gives for a file of this schema version."""
+    """Return the result of `schema_of` for a valid file of this schema version."""
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TABLES[version])
         return schema_of(connection)
 
 
-# -- sums --------------------------------------------------------------------------------------------------------
+# -- checksums ---------------------------------------------------------------------------------------------------
 
 
 def crc(kind: str, number: int, data: bytes | None) -> int:
-    """The sum of a row of blobs."""
+    """Checksum of a row of blobs."""
     return zlib.crc32(data or b"", zlib.crc32(f"{kind} {number}".encode()))
 
 
 def node_crc(node: int, stream: int, embedding: bytes, feature: bytes | None, observation: bytes | None) -> int:
-    """The sum of a row of `nodes`."""
+    """Checksum of a row of `nodes`."""
     total = crc("node", node, struct.pack("<q", stream) + embedding)
     return total + crc("feature", node, feature) + crc("observation", node, observation)
 
 
 def meta_crc(key: str, value: Any) -> int:
-    """The sum of a row of `meta`."""
+    """Checksum of a row of `meta`."""
     return zlib.crc32(json.dumps([key, value]).encode())
 
 
 def evidence_crc(edge: int, evidence: Evidence) -> int:
-    """The sum of a row of `evidence`."""
+    """Checksum of a row of `evidence`."""
     row = (edge, *evidence_row(evidence))
     return zlib.crc32(repr(tuple(None if value is None else int(value) for value in row)).encode())
 
 
 def rows_crc(rows: NDArray[Any]) -> int:
-    """The sum of rows of `edges` or `growth`, as a structured array or an array of numbers."""
+    """Sum of the checksums of rows of `edges` or `growth`, given as a structured array or an array of numbers."""
     if not len(rows):
         return 0
     data = np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
@@ -142,7 +142,7 @@ def rows_crc(rows: NDArray[Any]) -> int:
 
 
 def _crcs(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """zlib.crc32 of each of many rows at once: (n, width) bytes to (n,), a byte of all rows at a time."""
+    """Compute zlib.crc32 of many rows: (n, width) bytes to (n,), one column of bytes at a time."""
     value = np.full(len(data), 0xFFFFFFFF, np.uint32)
     for column in np.ascontiguousarray(data.T):
         value = _CRC_TABLE[(value ^ column) & 0xFF] ^ (value >> np.uint32(8))
@@ -150,22 +150,22 @@ def _crcs(data: NDArray[np.uint8]) -> NDArray[np.uint32]:
 
 
 def events_crc(events: Iterable[tuple[int, float, int, int, int]]) -> int:
-    """The sum of rows of `events`: (number, time, edge, kind, episode) each."""
+    """Sum of the checksums of rows of `events`, each (number, time, edge, kind, episode)."""
     return sum([zlib.crc32(_EVENT.pack(*event)) for event in events])
 
 
 def state_crc(folded: int, records: int) -> int:
-    """The sum of what `state` says about folded events."""
+    """Checksum of the columns of `state` about folded events."""
     return crc("folded", folded, struct.pack("<q", records))
 
 
 def attribute_crc(number: int, name: str, form: dict[str, Any]) -> int:
-    """The sum of a row of `attributes`."""
+    """Checksum of a row of `attributes`."""
     return zlib.crc32(json.dumps(["attribute", number, name, form]).encode())
 
 
 def attribute_rows_crc(attribute: int, first: int, number: int, rows: bytes) -> int:
-    """The sum of a row of `attribute_rows`."""
+    """Checksum of a row of `attribute_rows`."""
     return zlib.crc32(rows, zlib.crc32(struct.pack("<qqq", attribute, first, number)))
 
 
@@ -173,23 +173,23 @@ def attribute_rows_crc(attribute: int, first: int, number: int, rows: bytes) -> 
 
 
 def evidence_row(evidence: Evidence) -> tuple[int, int, int, int | None, int]:
-    """The columns of `evidence` after the edge."""
+    """Return the columns of `evidence` after the edge."""
     kept = evidence.guarded + 2 * evidence.spare
     return evidence.successes, evidence.failures, evidence.streak, evidence.removed_at, kept
 
 
 def floats(values: NDArray[np.float32]) -> bytes:
-    """A vector as it is stored."""
+    """Encode a vector as it is stored."""
     return values.astype("<f4", copy=False).tobytes()
 
 
 def form_of(rows: NDArray[Any]) -> dict[str, Any]:
-    """What a file says about an array over nodes: the dtype and the shape of one row."""
+    """Return dtype and row shape of an array over nodes, as they are stored in a file."""
     return {"dtype": rows.dtype.str[1:], "shape": list(rows.shape[1:])}
 
 
 def checked_form(form: Any, what: str) -> tuple[np.dtype[Any], tuple[int, ...], int]:
-    """The dtype, shape and bytes of one row, from what `form_of` gave; StoreError if it is anything else."""
+    """Return dtype, shape and size in bytes of one row from the result of `form_of`; StoreError for anything else."""
     try:
         dtype, shape = np.dtype(form["dtype"]), tuple(form["shape"])
         wrong = dtype.kind not in "fiub" or set(form) != {"dtype", "shape"}
@@ -205,7 +205,7 @@ def checked_form(form: Any, what: str) -> tuple[np.dtype[Any], tuple[int, ...], 
 
 
 def pack(rows: NDArray[Any]) -> bytes:
-    """Compress (n, ...) rows without loss; uint8 images, (n, height, width, ...), as differences along each row."""
+    """Compress (n, ...) rows losslessly; uint8 images, (n, height, width, ...), as differences along each row."""
     plain = rows
     if rows.dtype == np.uint8 and rows.ndim >= 3:
         plain = np.diff(rows, axis=2, prepend=np.zeros_like(rows[:, :, :1]))
@@ -214,7 +214,7 @@ def pack(rows: NDArray[Any]) -> bytes:
 
 
 def unpack(data: bytes, number: int, form: tuple[np.dtype[Any], tuple[int, ...], int], what: str) -> NDArray[Any]:
-    """The inverse of `pack`, for `number` rows; StoreError before anything is allocated that the bytes cannot hold."""
+    """Invert `pack` for `number` rows; StoreError, before any allocation, if they cannot be in so few bytes."""
     dtype, shape, size = form
     if number * size > MOST_RATIO * len(data):
         raise StoreError(f"{what} should unpack {len(data)} bytes to {number * size}, over {MOST_RATIO} times as many")
@@ -228,19 +228,19 @@ def unpack(data: bytes, number: int, form: tuple[np.dtype[Any], tuple[int, ...],
 
 
 def is_packed(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bool:
-    """Whether an attribute's rows are compressed: images are."""
+    """Whether the rows of an attribute are compressed, as images are."""
     return dtype == np.uint8 and len(shape) >= 2
 
 
 def pack_attribute(rows: NDArray[Any]) -> bytes:
-    """A run of an attribute's values as it is stored."""
+    """Encode a run of attribute values as it is stored."""
     if is_packed(rows.dtype, rows.shape[1:]):
         return pack(rows)
     return rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
 
 
 def unpack_attribute(data: bytes, number: int, form: tuple[np.dtype[Any], tuple[int, ...], int]) -> NDArray[Any]:
-    """The inverse of `pack_attribute`."""
+    """Invert `pack_attribute`."""
     dtype, shape, size = form
     if is_packed(dtype, shape):
         return unpack(data, number, form, "a run of an attribute")

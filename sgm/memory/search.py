@@ -1,12 +1,12 @@
-"""Nodes near an observation by the distance itself, found through an index instead of by asking for every node.
+"""Find the nodes near an observation with an index, instead of computing the distances to all nodes.
 
-A distance says how it can be searched by three optional methods:
+A distance can be searched if it has three optional methods:
 - `keys(embeddings)`: (n, e) to (n, k) float32, the vectors to index;
-- `probes(embeddings, outgoing)`: (n, e) to (n, k), the vectors to search with: for the way out of these embeddings to
-  the keys' ones, or for the way into them;
-- `reach(steps)`: a radius such that d ≤ steps implies ‖key − probe‖₂ ≤ radius, as the distance computes d, rounding
-  included; math.inf where there is none.
-What is found is then measured by the distance, so that results are those of asking for every node.
+- `probes(embeddings, outgoing)`: (n, e) to (n, k), the vectors to search with: for distances from these embeddings to
+  those of the keys if `outgoing`, otherwise for distances in the opposite direction;
+- `reach(steps)`: a radius such that d ≤ steps implies ‖key − probe‖₂ ≤ radius for the computed d, rounding included;
+  math.inf if there is none.
+The distances to the nodes found are then computed, so that results equal those of computing all distances.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .index import Index, Pairs
 from .nodes import Nodes
 from .planner import Near
 
-_MOST_PAIRS = 1 << 18  # pairs that are measured at once
+_MOST_PAIRS = 1 << 18  # pairs whose distances are computed at once
 
 
 @runtime_checkable
@@ -32,20 +32,23 @@ class Searchable(Protocol):
     """The optional methods of a distance that can be searched."""
 
     def keys(self, embeddings: Floats) -> Floats:
-        """(n, e) embeddings to (n, k) vectors to index."""
+        """Return the (n, k) vectors to index for (n, e) embeddings."""
         ...
 
     def probes(self, embeddings: Floats, outgoing: bool) -> Floats:
-        """(n, e) embeddings to (n, k) vectors to search with, for d(these, keys) if outgoing, else d(keys, these)."""
+        """Return the (n, k) vectors to search with for (n, e) embeddings.
+
+        They are for d(embeddings, keys) if `outgoing`, otherwise for d(keys, embeddings).
+        """
         ...
 
     def reach(self, steps: float) -> float:
-        """A radius such that d ≤ steps implies ‖key − probe‖₂ ≤ radius."""
+        """Return a radius such that d ≤ steps implies ‖key − probe‖₂ ≤ radius; math.inf if there is none."""
         ...
 
 
 class Found(NamedTuple):
-    """Pairs of an observation and a node, by observation, then node, and the distance between them, steps."""
+    """Pairs of an observation and a node, sorted by observation, then node, with their distances in steps."""
 
     query: Ints
     node: Ints
@@ -53,12 +56,12 @@ class Found(NamedTuple):
 
 
 def is_searchable(distance: Any, steps: float) -> bool:
-    """Whether a distance says how to find what is within so many steps."""
+    """Whether an index can find the nodes within so many steps by this distance."""
     return isinstance(distance, Searchable) and math.isfinite(reach_of(distance, steps))
 
 
 def reach_of(distance: Searchable, steps: float) -> float:
-    """The radius for so many steps, checked."""
+    """Return the search radius for so many steps; DistanceError if the distance returns an invalid one."""
     radius = distance.reach(float(steps))
     if isinstance(radius, bool) or not isinstance(radius, (int, float, np.number)) or math.isnan(radius):
         raise DistanceError(f"distance.reach({steps:g}) returned {radius!r}: expected a radius, or math.inf for none")
@@ -66,10 +69,10 @@ def reach_of(distance: Searchable, steps: float) -> float:
 
 
 class Search:
-    """Finds the nodes near observations, exactly, by a distance that can be searched."""
+    """Finds all nodes near observations, with an index; needs a distance that can be searched."""
 
     def __init__(self, distance: Distance, nodes: Nodes, steps: float) -> None:
-        """Search `nodes`, mostly for what is within so many `steps`."""
+        """Search `nodes`; the index is made for searches within so many `steps`."""
         assert isinstance(distance, Searchable)
         self.distance = distance
         self.nodes = nodes
@@ -90,44 +93,45 @@ class Search:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the index."""
+        """Size of the index, bytes."""
         return 0 if self._index is None else self._index.nbytes
 
     @property
     def kind(self) -> str | None:
-        """How the index searches now; None if nothing was searched."""
+        """Search method that the index uses now; None before the first search."""
         return None if self._index is None else self._index.kind
 
     def indexes(self, vectors: Floats) -> bool:
-        """Whether these (V, k) vectors, not a copy of them, are the keys."""
+        """Whether the keys are these (V, k) vectors themselves, not a copy of them."""
         keys = self.index.keys
         return keys.shape == vectors.shape and keys.__array_interface__["data"] == vectors.__array_interface__["data"]
 
     def cut(self, nodes: int) -> None:
-        """Forget the nodes from a number on."""
+        """Remove the nodes with this number and higher."""
         if not nodes:
             self._index = None
         elif self._index is not None:
             self._index.cut(nodes)
 
     def candidates(self, embedding: Floats, steps: float, outgoing: bool) -> Pairs:
-        """All nodes within so many steps of (n, e) embeddings, and others: d is not asked for."""
+        """Find all nodes within so many steps of (n, e) embeddings, and some others: distances are not computed."""
         if not len(self.nodes):
             return Pairs(np.empty(0, np.int64), np.empty(0, np.int64))
         return self.index.near(self.probes(embedding, outgoing), reach_of(self.distance, steps))
 
     def within(self, embedding: Floats, steps: float, outgoing: bool) -> Found:
-        """The nodes to which d ≤ steps from (n, e) embeddings; with `outgoing=False` those from which d ≤ steps."""
+        """Find the nodes with d(embedding, node) ≤ steps, or d(node, embedding) ≤ steps if not `outgoing`."""
         pairs = self.candidates(embedding, steps, outgoing)
         distance = self.measure(embedding, pairs, outgoing)
         near = distance <= np.float32(steps)
         return Found(pairs.query[near], pairs.key[near], distance[near])
 
     def nearest(self, embedding: Floats, outgoing: bool, *, within: float | None = None) -> Near:
-        """The nearest node of each of (n, e) embeddings, and its distance: d(these, ·) if outgoing, else d(·, these).
+        """Find the nearest node of each of (n, e) embeddings, and its distance.
 
-        The search begins with `within` steps (None: those of the constructor) and doubles them until a node is found.
-        Ties go to the lower node. There must be a node.
+        The distance is d(embedding, node) if `outgoing`, otherwise d(node, embedding). The search begins with `within`
+        steps (None: those of the constructor) and doubles them until a node is found. Of equally near nodes, the one
+        with the lowest number is returned. There must be a node.
         """
         number = len(embedding)
         node, steps = np.zeros(number, np.int64), np.full(number, np.inf, np.float32)
@@ -144,20 +148,23 @@ class Search:
         return Near(node, steps)
 
     def measure(self, embedding: Floats, pairs: Pairs, outgoing: bool) -> Floats:
-        """The distance of each pair of an embedding and a node: (m,) steps."""
+        """Compute the distance of each pair of an embedding and a node: (m,) steps."""
         return measured(self.distance, self.nodes, embedding, pairs, outgoing)
 
     def keys(self, embedding: Floats) -> Floats:
-        """(n, e) embeddings to (n, k) keys, checked."""
+        """Return the (n, k) keys of (n, e) embeddings; DistanceError if they are invalid."""
         return _checked(self.distance.keys(embedding), len(embedding), "keys")
 
     def probes(self, embedding: Floats, outgoing: bool) -> Floats:
-        """(n, e) embeddings to (n, k) probes, checked."""
+        """Return the (n, k) probes of (n, e) embeddings; DistanceError if they are invalid."""
         return _checked(self.distance.probes(embedding, outgoing), len(embedding), "probes")
 
 
 def measured(distance: Any, nodes: Nodes, embedding: Floats, pairs: Pairs, outgoing: bool) -> Floats:
-    """The distance of each pair of one of (n, e) embeddings and a node: (m,) steps."""
+    """Compute the distance of each pair of one of (n, e) embeddings and a node: (m,) steps.
+
+    It is d(embedding, node) if `outgoing`, otherwise d(node, embedding).
+    """
     known = nodes.embedding
     steps = np.empty(len(pairs.query), np.float32)
     for low in range(0, len(steps), _MOST_PAIRS):
@@ -168,7 +175,7 @@ def measured(distance: Any, nodes: Nodes, embedding: Floats, pairs: Pairs, outgo
 
 
 def measured_both(distance: Any, nodes: Nodes, embedding: Floats, pairs: Pairs) -> tuple[Floats, Floats]:
-    """`measured` outgoing, and not: embeddings of nodes, which are all over the RAM, are looked up once."""
+    """Return `measured` in both directions; node embeddings, which are scattered in RAM, are read only once."""
     known = nodes.embedding
     out, into = np.empty((2, len(pairs.query)), np.float32)
     for low in range(0, len(out), _MOST_PAIRS):

@@ -1,8 +1,9 @@
-"""Searches on graphs of many nodes: one way at a time, with landmarks, on trees that grow and are repaired.
+"""Shortest-path searches on large graphs: one path at a time, with landmarks, on trees that grow and are repaired.
 
-Where `Planner` would compute the shortest ways from everywhere to a goal, this computes the one that is asked for, by
-A* with landmarks (Goldberg and Harrelson, "Computing the shortest path: A* search meets graph theory", 2005), and keeps
-what it found out on the way. The result is exact, to the last bit. It needs numba (extra `fast`).
+On smaller graphs `Planner` computes the shortest paths from all nodes to a goal. Here only the requested path is
+computed, by A* with landmarks (Goldberg and Harrelson, "Computing the shortest path: A* search meets graph theory",
+2005), and the part of the tree found so far is kept. Costs are equal to those of `Planner` bit for bit. It needs numba
+(extra `fast`).
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from .arrays import Column, Ints, ragged
 Prices = NDArray[np.float64]
 Nodes = NDArray[np.int32]
 LANDMARKS = 24
-_COLUMNS = 8  # bounds looked at in one search: those that are the highest between its ends
-_EARLY = 8  # times the nodes that searches without landmarks expand before landmarks pay
-_ROUNDING = 1e-9  # share of the longest way that sums of prices may be off
-_OFTEN = 0.25  # times the nodes that searches for one goal go through, before its whole tree pays
-_STALE = 0.1  # share of the edges whose prices changed, from which on a tree, or landmarks, are better made anew
+_COLUMNS = 8  # number of landmark bounds used in one search: those that are highest between its ends
+_EARLY = 8  # landmarks are made after searches have expanded this number times the nodes
+_ROUNDING = 1e-9  # rounding error of a sum of costs, as a share of the longest path
+_OFTEN = 0.25  # the whole tree of a goal is computed after its searches have visited this share of the nodes
+_STALE = 0.1  # changed edges, as a share of the number of nodes, above which a tree is made again
 
 
 def with_room(column: NDArray[Any], size: int) -> NDArray[Any]:
-    """An array with at least so many rows, and room for more; new rows are zeros."""
+    """Return a copy of an array with at least `size` rows, and room for more; new rows are zeros."""
     grown = np.zeros((size + size // 8 + 64, *column.shape[1:]), column.dtype)
     grown[: len(column)] = column
     return grown
 
 
 class Rows:
-    """Adjacency lists in one pool, with room to grow: of each node the other ends and prices of its edges."""
+    """Adjacency lists in one pool, with room to grow: the other ends and costs of the edges of each node."""
 
     def __init__(self, nodes: int, near: Ints, far: Ints, distance: Prices, hops: Prices, edge: Ints) -> None:
-        """Hold (m,) edges, by their end `near`."""
+        """Store (m,) edges, grouped by their end `near`."""
         grouped = csr_array((np.arange(len(near)), (near, far)), shape=(nodes, nodes))
         count = np.diff(grouped.indptr)
         room = count + 4
@@ -55,16 +56,16 @@ class Rows:
             column[places] = values[grouped.data]
 
     def lists(self, by: str) -> tuple[Ints, Nodes, Nodes, Prices]:
-        """Rows, their lengths, other ends and prices, as the compiled searches take them."""
+        """Return rows, their lengths, other ends and costs, as the compiled searches take them."""
         return self.row, self.count, self.other, self.distance if by == "distance" else self.hops
 
     def add_nodes(self, nodes: int) -> None:
-        """Grow to so many nodes."""
+        """Grow to `nodes` nodes."""
         if nodes > len(self.row):
             self.row, self.count, self.room = (with_room(column, nodes) for column in (self.row, self.count, self.room))
 
     def put(self, near: Ints, far: Ints, distance: Prices, hops: Prices, edge: Ints) -> None:
-        """Add edges, or set what they cost."""
+        """Add edges, or set the costs of existing ones."""
         from . import fast_paths
 
         done = 0
@@ -77,7 +78,7 @@ class Rows:
                     setattr(self, name, np.concatenate([column, np.zeros(len(column) // 2 + 1024, column.dtype)]))
 
     def take_out(self, near: Ints, far: Ints) -> None:
-        """Take edges out."""
+        """Remove edges."""
         from . import fast_paths
 
         columns = self.row, self.count, self.other, self.distance, self.hops, self.edge
@@ -85,7 +86,7 @@ class Rows:
 
 
 class _Ends:
-    """The sources and targets of edges, in the order in which they were noted."""
+    """Sources and targets of edges, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._ends = Column(np.int64, (2,))
@@ -94,27 +95,27 @@ class _Ends:
         return len(self._ends)
 
     def add(self, ends: Ints) -> None:
-        """Note (2, m) sources and targets."""
+        """Add (2, m) sources and targets."""
         self._ends.append(ends.T)
 
     def since(self, first: int) -> Ints:
-        """(2, m) those from a number on."""
+        """(2, m) sources and targets from number `first` on."""
         ends: Ints = self._ends.values[first:].T
         return ends
 
 
 @dataclasses.dataclass(eq=False)
 class Growing:
-    """Ways to a goal as far as they are known.
+    """The tree of shortest paths to a goal, as far as it is known.
 
     Attributes:
-        cost: (V,) labels, what the best way found so far costs; anything where none was found.
-        following: (V,) the next node on it; likewise.
-        state: (V,) whether a label was found, and what it is worth, see fast_paths.py.
+        cost: (V,) labels: cost of the best path found so far; undefined if none was found.
+        following: (V,) the next node on that path; undefined if none was found.
+        state: (V,) state of the label, see fast_paths.py.
         frontier: open nodes, whose label fell since they were expanded.
-        changes: how many changes of prices are accounted for.
-        start: the node whose label is final; −1: all are; None: unknown.
-        work: nodes expanded, and open ones gone through, since the tree was made.
+        changes: number of cost changes that the tree includes.
+        start: the node whose label is final; −1: all labels are; None: unknown.
+        work: number of nodes expanded, and of open nodes visited, since the tree was made.
     """
 
     cost: Prices
@@ -126,39 +127,39 @@ class Growing:
     work: int = 0
 
     def add_nodes(self, nodes: int) -> None:
-        """Grow to so many nodes."""
+        """Grow to `nodes` nodes."""
         if nodes > len(self.cost):
             self.cost, self.following = with_room(self.cost, nodes), with_room(self.following, nodes)
             self.state = with_room(self.state, nodes)
 
 
 class Searches:
-    """Shortest ways under one kind of price, on rows that the planner keeps up to date."""
+    """Shortest paths by one kind of cost, on rows that the planner keeps up to date."""
 
     def __init__(self, nodes: int, into: Rows, out: Rows, by: str, tree_bytes: int) -> None:
-        """Search on the rows of edges into and out of nodes."""
+        """Search on the rows of incoming and outgoing edges of nodes."""
         self.into, self.out, self.by = into, out, by
         self.nodes = nodes
         self.trees: OrderedDict[int, Growing] = OrderedDict()
-        self._unused: Growing | None = None  # a tree that is not kept any more, for its arrays
-        self.potentials: Prices | None = None  # (V, 2 · LANDMARKS) steps to and from landmarks, or less
+        self._unused: Growing | None = None  # a dropped tree whose arrays are used again
+        self.potentials: Prices | None = None  # (V, 2 · LANDMARKS) costs to and from landmarks, or lower bounds of them
         self._no_bounds = np.empty((0, 0))
         self._slack = 0.0
         self._tree_bytes = tree_bytes
         self._changed = _Ends()
-        self._forgotten = 0  # changes that no tree needs to know of any more
-        self._cheaper = _Ends()  # edges that became so since the potentials were made
-        self._lowered = np.zeros(0, np.int64)  # how many of them each column accounts for
-        self._work = 0  # nodes expanded without landmarks
+        self._forgotten = 0  # number of dropped changes
+        self._cheaper = _Ends()  # edges whose cost fell since the potentials were made
+        self._lowered = np.zeros(0, np.int64)  # number of them that each column of potentials includes
+        self._work = 0  # number of nodes expanded without landmarks
 
     def change(self, ends: Ints, cheaper: Ints) -> None:
-        """Take note that edges, (2, m), have another price, are new, or are gone; and of those that became cheaper."""
+        """Note the (2, m) ends of edges that are new, removed or have another cost, and of those whose cost fell."""
         self._changed.add(ends)
         if self.potentials is not None:
             self._cheaper.add(cheaper)
 
     def add_nodes(self, nodes: int) -> None:
-        """Grow to so many nodes."""
+        """Grow to `nodes` nodes."""
         self.nodes = nodes
         if self.potentials is not None and nodes > len(self.potentials):
             known = len(self.potentials)
@@ -166,37 +167,37 @@ class Searches:
             self.potentials[known:] = np.inf
 
     def cost(self, start: int, goal: int) -> float:
-        """What the shortest way between two nodes costs; infinite if there is none."""
+        """Cost of the shortest path between two nodes; infinite if there is none."""
         tree = self._grown(goal, start)
         return float(tree.cost[start]) if tree.state[start] else math.inf
 
     def path(self, start: int, goal: int) -> Ints:
-        """The nodes of the shortest way between two nodes that are joined."""
+        """Return the nodes of the shortest path between two nodes; there must be one."""
         from . import fast_paths
 
         path: Ints = fast_paths.follow(self._grown(goal, start).following, start, goal)
         return path
 
     def following(self, start: int, goal: int) -> int:
-        """The next node on the way to the goal; −1 at the goal and where there is no way."""
+        """Return the next node on the shortest path to the goal; −1 at the goal and without a path."""
         tree = self._grown(goal, start)
         return int(tree.following[start]) if tree.state[start] else -1
 
     def whole(self, goal: int) -> tuple[Prices, Nodes]:
-        """What the ways from everywhere cost, and the next nodes on them."""
+        """Return the costs of the shortest paths from all nodes to a goal, and the next nodes on them."""
         tree = self._grown(goal, -1)
         known = tree.state[: self.nodes] > 0
         cost = np.where(known, tree.cost[: self.nodes], np.inf)
         return cost, np.where(known, tree.following[: self.nodes], np.int32(-1))
 
     def leads_round(self, edges: Ints) -> bool:
-        """Whether a way leads from the source to the target of the first of (m, 2) edges that has none of them."""
+        """Whether a path leads from the source to the target of the first of (m, 2) edges without using any of them."""
         from . import fast_paths
 
         return bool(fast_paths.leads_round(*self.into.lists(self.by), edges[0, 0], edges[0, 1], edges))
 
     def _grown(self, goal: int, start: int) -> Growing:
-        """The tree of a goal, grown until the label of `start` is final; −1: until all are."""
+        """Return the tree of a goal, grown until the label of `start` is final; −1: until all labels are."""
         from . import fast_paths
 
         tree = self._up_to_date(goal)
@@ -218,7 +219,7 @@ class Searches:
         return tree
 
     def _up_to_date(self, goal: int) -> Growing:
-        """The tree of a goal as far as it is known, true to the prices of now."""
+        """Return the known part of the tree of a goal, updated to the present costs."""
         known = self._forgotten + len(self._changed)
         tree = self.trees.pop(goal, None)
         if tree is not None and (tree.changes < self._forgotten or known - tree.changes > _STALE * self.nodes):
@@ -235,9 +236,9 @@ class Searches:
         return tree
 
     def _new_tree(self, goal: int, changes: int) -> Growing:
-        """A tree that has only its goal; in the arrays of one that is gone, if there is one: RAM that was used before.
+        """Make a tree that has only its goal; arrays of a dropped tree are used again.
 
-        Where the state says that nothing is known, cost and next node may be anything.
+        Costs and next nodes are undefined where the state is UNKNOWN.
         """
         size, frontier = len(self.into.row), np.array([goal], np.int32)
         old, self._unused = self._unused, None
@@ -257,7 +258,7 @@ class Searches:
         tree.changes, tree.start = self._forgotten + len(self._changed), None
 
     def _forget_changes(self) -> None:
-        """Drop the older half of many changes; trees that have not taken them over go when they are asked for."""
+        """Drop the older half of the changes if there are many; trees that lack them are made again on next use."""
         if len(self._changed) > 2 * _STALE * self.nodes + 1024:
             half = len(self._changed) // 2
             newer, self._changed = self._changed.since(half), _Ends()
@@ -267,7 +268,7 @@ class Searches:
     # -- landmarks -----------------------------------------------------------------------------------------------
 
     def _have_bounds(self) -> bool:
-        """Whether there are potentials; they are made when they pay, and dropped when much has become cheaper."""
+        """Whether there are potentials; they are made after much search, and dropped after many costs fell."""
         if self.potentials is not None and len(self._cheaper) > self.nodes:
             self.potentials = None
         elif self.potentials is not None and len(self._cheaper) > self.nodes // 16 + 64:
@@ -279,7 +280,7 @@ class Searches:
         return self.potentials is not None
 
     def _columns(self, start: int, goal: int) -> Ints:
-        """The columns to bound ways from start to goal with, true to the prices of now."""
+        """Choose the columns of potentials that bound paths from start to goal, updated to the present costs."""
         from . import fast_paths
 
         assert self.potentials is not None
@@ -290,7 +291,7 @@ class Searches:
         return columns
 
     def prepare(self) -> None:
-        """Choose landmarks, each as far as can be from those before it, and compute what ways to and from them cost."""
+        """Choose landmarks, each as far as possible from the previous ones, and compute the costs to and from them."""
         from . import fast_paths
 
         steps = np.full((len(self.into.row), 2 * LANDMARKS), np.inf)
@@ -310,7 +311,7 @@ class Searches:
         self._lowered = np.zeros(steps.shape[1], np.int64)
 
     def _from_the_middle(self) -> Prices:
-        """What ways from a node cost that many can be reached from."""
+        """Return the costs of paths from a node from which many nodes can be reached."""
         from . import fast_paths
 
         steps, most, best = np.empty(self.nodes), -1, np.zeros(self.nodes)
@@ -323,7 +324,7 @@ class Searches:
         return best
 
     def _lower(self, column: int) -> None:
-        """Make potentials bounds again after edges became cheaper."""
+        """Lower a column of potentials so that they are lower bounds again after costs fell."""
         from . import fast_paths
 
         assert self.potentials is not None

@@ -1,4 +1,4 @@
-"""The settings of a memory: one frozen record, checked once, written into every file."""
+"""Settings of a memory: one frozen dataclass, checked when it is made, and stored in every file."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from sgm.errors import InputError
 CRITERIA = ("two-way", "incoming", "outgoing", "perceptual", "uniform", "none")
 MERGE = ("two-way", "incoming", "outgoing", "perceptual")  # the criteria by which observations are merged
 SCOPES = ("neighbors", "memory")
-MOST_STEPS = 1e30  # so that thresholds, and sums of prices, stay finite in single precision
+MOST_STEPS = 1e30  # largest threshold, so that thresholds and sums of costs stay finite in single precision
 MOST_COUNT = 2**31 - 1
-BACKWARDS = 1.2  # what an edge costs backwards in the place of forwards, unless told otherwise
+BACKWARDS = 1.2  # factor on the weight of an edge followed backwards, with reversible=True
 MOST_FACTOR = 1e6
-_LATER = {"candidates": None, "approximate": False}  # settings that files have only where they are not these
+_LATER = {"candidates": None, "approximate": False}  # settings that are stored only if they differ from these values
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """What decides which graph a stream of observations becomes.
+    """Settings that determine the graph of a stream of observations.
 
     Attributes:
-        criterion: when two observations become one node (Sec. 4.1 and the paper's ablation).
+        criterion: when two observations become one node (Sec. 4.1 and the ablation in the paper).
         tau_a: threshold on C_in and C_out, steps (Eq. 3).
         tau_p: threshold of the perceptual pre-check in feature space (Eq. 4); infinity switches it off.
         max_dist: MaxDist, the longest edge, steps (Algorithm 1).
         k: successors kept for each node by the filter; None keeps all.
-        scope: what ω and s0 range over: the candidate's "neighbors" (authors' code; comparisons are strict) or the
-            whole "memory" (Eq. 3; comparisons are not strict, as printed).
+        scope: the nodes that ω and s0 range over: the "neighbors" of the candidate (authors' code; comparisons are
+            strict) or the whole "memory" (Eq. 3; comparisons are not strict, as printed).
         size: number of nodes that the "uniform" criterion keeps.
         seed: seed of the "uniform" criterion.
-        feature_average: how far a merge moves the node's feature towards the new one (authors: 0.05; 0 is off).
-        keep_observations: keep each node's observation, for figures and for controllers that need goal images.
-        reversible: every edge can also be taken backwards, at this many times its weight; None: only where the distance
-            or an episode says so.
-        candidates: distances are asked for between an observation and this many nodes whose embeddings are nearest;
-            None: between all that can be within MaxDist, so that no edge is missed.
+        feature_average: how far a merge moves the feature of the node towards the new one (authors: 0.05; 0 is off).
+        keep_observations: store the observation of each node, for figures and for controllers that need goal images.
+        reversible: every edge can also be followed backwards, at its weight times this factor; None: edges backwards
+            exist only if the distance or an episode makes them.
+        candidates: an observation is compared only with this number of nodes, those with the nearest embeddings; None:
+            with all nodes that can be within MaxDist, so that no edge is missed.
         approximate: the candidates are found by an approximate index (usearch), which may miss some of the nearest.
     """
 
@@ -57,7 +57,7 @@ class Settings:
     approximate: bool = False
 
     def __post_init__(self) -> None:
-        """Check every field and make NumPy scalars plain."""
+        """Check every field and convert NumPy scalars to Python values."""
         _one_of("criterion", self.criterion, CRITERIA)
         _one_of("scope", self.scope, SCOPES)
         self._set("tau_a", steps("tau_a", self.tau_a))
@@ -103,9 +103,9 @@ class Settings:
         return self.scope == "neighbors"
 
     def asdict(self) -> dict[str, Any]:
-        """The settings as JSON can hold them; the inverse of `fromdict`.
+        """Return the settings, ready for JSON; the inverse of `fromdict`.
 
-        `candidates` and `approximate` are left out where they are None and False, so that earlier versions read the
+        `candidates` and `approximate` are left out if they are None and False, so that earlier versions can read the
         file.
         """
         values = {**dataclasses.asdict(self), "tau_p": None if math.isinf(self.tau_p) else self.tau_p}
@@ -113,17 +113,17 @@ class Settings:
 
     @classmethod
     def fromdict(cls, values: Any) -> Settings:
-        """Read what `asdict` wrote; InputError if it is anything else."""
+        """Make settings from the result of `asdict`; InputError for anything else."""
         names = {field.name for field in dataclasses.fields(cls)}
         if isinstance(values, dict):
-            values = {"reversible": None, **_LATER, **values}  # which files of earlier versions do not have
+            values = {"reversible": None, **_LATER, **values}  # files of earlier versions do not have these settings
         if not isinstance(values, dict) or set(values) != names:
             raise InputError(f"settings are {values!r}: expected {', '.join(sorted(names))}")
         return cls(**{**values, "tau_p": off_is_infinite(values["tau_p"])})
 
 
 def _factor(reversible: Any) -> float | None:
-    """How many times its weight an edge costs backwards; True: `BACKWARDS`, False and None: it has no way back."""
+    """Return the factor on the weight of an edge followed backwards; True: `BACKWARDS`, False or None: None."""
     if reversible is None or isinstance(reversible, bool):
         return BACKWARDS if reversible else None
     factor = number("reversible", reversible, high=MOST_FACTOR)
@@ -133,7 +133,7 @@ def _factor(reversible: Any) -> float | None:
 
 
 def off_is_infinite(tau_p: float | None) -> float:
-    """None, "no perceptual check", as the threshold that everything passes."""
+    """Return the threshold as a number: infinity for None, which means no perceptual check."""
     return math.inf if tau_p is None else tau_p
 
 
@@ -143,7 +143,7 @@ def _one_of(name: str, value: Any, accepted: tuple[str, ...]) -> None:
 
 
 def number(name: str, value: Any, *, high: float = math.inf) -> float:
-    """A number from 0 to `high`, as a plain float; InputError if it is anything else."""
+    """Return a number from 0 to `high` as a Python float; InputError for anything else."""
     try:
         plain = float(value) if isinstance(value, numbers.Real) and not isinstance(value, bool) else math.nan
     except OverflowError:
@@ -154,14 +154,14 @@ def number(name: str, value: Any, *, high: float = math.inf) -> float:
 
 
 def steps(name: str, value: Any, *, high: float = MOST_STEPS) -> float:
-    """A finite number of steps, as a plain float; InputError if it is anything else."""
+    """Return a finite number of steps as a Python float; InputError for anything else."""
     if isinstance(value, float) and math.isinf(value):
         raise InputError(f"{name} is {value!r}: expected a finite number of steps, 0 or more")
     return number(name, value, high=high)
 
 
 def whole(name: str, value: Any, low: int, more: str = "", *, high: int | None = None) -> int:
-    """A whole number from `low` to `high`, as a plain int; InputError if it is anything else."""
+    """Return a whole number from `low` to `high` as a Python int; InputError for anything else."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral) or int(value) < low:
         raise InputError(f"{name} is {shortened(value)}: expected a whole number, {low} or more{more}")
     if high is not None and int(value) > high:
@@ -170,11 +170,11 @@ def whole(name: str, value: Any, low: int, more: str = "", *, high: int | None =
 
 
 def shortened(value: Any) -> str:
-    """The value as an error message shows it: what is too long is cut."""
+    """Format a value for an error message; long text is cut off."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) >= 10**30:
         return f"a whole number of about 2^{value.bit_length()}"
     try:
         text = repr(value)
-    except ValueError:  # a whole number within, of more digits than Python prints
+    except ValueError:  # the value contains an integer with more digits than Python prints
         return f"a {type(value).__name__} too long to print"
     return text if len(text) <= 200 else text[:200] + "…"

@@ -1,4 +1,4 @@
-"""What a distance says of single steps, measured while the buffer is at hand: the scale of its noise."""
+"""Measure a distance over single steps of the buffer, as the scale of its noise."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ import numpy as np
 from .arrays import Ints
 from .distance import Distance, Floats, between, embed, paired
 
-ONE_STEP = "one_step"  # the node attribute that holds it
-_SAMPLE = 300  # nodes whose next observation is compared
+ONE_STEP = "one_step"  # name of the node attribute with the result
+_SAMPLE = 300  # number of nodes whose next observation is compared
 
 
 def measure(distance: Distance, nodes: Floats, rows: Ints, observations: Any, episodes: Ints) -> Floats:
-    """d(s, s') and ‖d(s, ·) − d(s', ·)‖∞ over the memory, where s' is what was seen one step after the node s.
+    """Compute d(s, s') and ‖d(s, ·) − d(s', ·)‖∞ over the memory, where s' is the observation one step after node s.
 
     Args:
-        distance: of the memory.
-        nodes: (V, e) embeddings.
-        rows: (V,) which of the observations each node is; outside of them for nodes of another batch.
+        distance: distance of the memory.
+        nodes: (V, e) embeddings of the nodes.
+        rows: (V,) row of the observation of each node; out of range for nodes of another batch.
         observations: (n, ...) the buffer.
-        episodes: (n,) episode of each.
+        episodes: (n,) episode of each observation.
 
     Returns:
-        (V, 2) float32 steps; NaN where a node was not asked about or ends an episode.
+        (V, 2) float32 steps; NaN for nodes that are not in the sample or at the end of an episode.
     """
     inside = (rows >= 0) & (rows + 1 < len(episodes))
     known = np.flatnonzero(inside)

@@ -1,7 +1,7 @@
-"""Short reads of a memory file that somebody else may be writing, for who looks on.
+"""Short reads of a memory file that another process may be writing, for viewers such as the inspector.
 
-A writer that closes its memory waits half a second for readers to go. So the file is held only while SQLite copies it,
-and the copy is what is read and checked. Where only events were added since, only these are read.
+A writer that closes its memory waits at most half a second for readers. So the file is open only while SQLite copies
+it, and the copy is read and checked. If only events were added since the last read, only these are read.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _MOST = 2**31 - 1
 
 @dataclasses.dataclass
 class Snapshot:
-    """A memory as its file was when it was last read.
+    """The state of a memory file when it was last read.
 
     Attributes:
-        path: the file, its real path.
-        memory: to look at: it has no distance.
-        file: what the file says of itself.
+        path: real path of the file.
+        memory: the memory, read-only and without a distance.
+        file: schema version, checksum and counters of the file.
     """
 
     path: Path
@@ -56,7 +56,7 @@ class Snapshot:
 
     @classmethod
     def take(cls, path: Any) -> Snapshot:
-        """Read a file; StoreError if it is not what it should be."""
+        """Read a file; StoreError if it is not a valid memory file."""
         source = real_path(path)
         with _copied(source) as connection, damaged(source):
             contents, file = read_contents(connection, check_header(connection, source))
@@ -64,21 +64,21 @@ class Snapshot:
 
     @property
     def version(self) -> str:
-        """A text that is another one when the file has another content."""
+        """Text that identifies the contents of the file, and changes when they change."""
         return f"{self.file.calls}-{self.file.checksum:x}"
 
     def refreshed(self) -> Snapshot:
-        """What the file holds now: this snapshot, itself brought up to date if only events were added."""
+        """Return the present state of the file: this snapshot, updated, if only events were added, or a new one."""
         if not self.path.is_file():
-            raise StoreError(f"there is no file {self.path} any more")
+            raise StoreError(f"the file {self.path} does not exist any more")
         if self.file.schema == SCHEMA and self._caught_up():
             return self
         return Snapshot.take(self.path)
 
     def _caught_up(self) -> bool:
-        """Take over the events added since; False if something else has changed too.
+        """Apply the events added since the last read; return False if anything else has changed too.
 
-        The sum of all rows tells: it has grown by just the sums of these events.
+        If nothing else has changed, the checksum of the file has grown by just the checksums of these events.
         """
         log = self.memory._log
         with reading(self.path) as connection, translated(self.path), contextlib.suppress(StoreError):
@@ -102,7 +102,7 @@ class Snapshot:
 
 @contextlib.contextmanager
 def _copied(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a private copy of a file, in RAM or, if it is large, where SQLite keeps temporary files."""
+    """Open a private copy of a file: in RAM, or if it is large, in a temporary file of SQLite."""
     if not path.is_file():
         raise StoreError(f"there is no file {path}: expected a memory file written by save() or open()")
     with contextlib.closing(sqlite3.connect("", isolation_level=None, check_same_thread=False)) as copy:
@@ -116,20 +116,20 @@ def _copied(path: Path) -> Iterator[sqlite3.Connection]:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class EdgeTable:
-    """Every edge ever made, by source, then target, with all that is known about it.
+    """All edges, including removed and filtered ones, by source, then target, with their evidence.
 
     Attributes:
         source: (E,) int64 node ids.
         target: (E,) int64 node ids.
         weight: (E,) float64 steps.
-        walked: (E,) uint8 the fewest steps in which an episode went through it; 0: none did.
+        walked: (E,) uint8 the fewest steps in which an episode went along it; 0: none did.
         kept: (E,) whether the k-nearest filter keeps it.
         successes: (E,) int32 tries that reached the target.
         failures: (E,) int32 tries that did not.
         streak: (E,) int32 failures since the last success.
         removed: (E,) whether it has been removed.
         guarded: (E,) whether only the guard keeps it.
-        backwards: (E,) whether it is only there because the memory is reversible.
+        backwards: (E,) whether it exists only because the memory is reversible.
     """
 
     source: Ints
@@ -146,12 +146,15 @@ class EdgeTable:
 
 
 def edge_table(memory: SparseGraphicalMemory) -> EdgeTable:
-    """All edges of a memory."""
+    """Return all edges of a memory with their present evidence."""
     return _table(memory, memory._graph.evidence)
 
 
 def first_edge_table(memory: SparseGraphicalMemory) -> EdgeTable | None:
-    """All edges as they were before the events that are kept; None if edges were added, let in or re-weighted since."""
+    """Return all edges as they were before the stored events.
+
+    None if since then edges were added, became spare edges or changed their weights.
+    """
     log, first = memory._log, memory._log.folded
     grown = (size := log.size_at(first)) is not None and (size.nodes, size.edges) != memory._builder.size[:2]
     changed = np.isin(log.rows["kind"], (WALKED, SPARE)).any()
@@ -187,16 +190,16 @@ def _numbers(known: Evidence) -> tuple[int, ...]:
 
 
 def node_values(memory: SparseGraphicalMemory, name: str) -> NDArray[Any] | None:
-    """(V, ...) values of an attribute, None if there is none: the memory's own array, not to be written to."""
+    """(V, ...) values of an attribute; None if it does not exist. This is the array of the memory: do not change it."""
     column = memory._nodes.attributes.get(name)
     return None if column is None else column.values
 
 
 def kept_observations(memory: SparseGraphicalMemory) -> NDArray[Any] | None:
-    """(V, ...) observations of the nodes, None if they are not kept: the memory's own array, not to be written to."""
+    """(V, ...) observations of the nodes; None if not stored. This is the array of the memory: do not change it."""
     return memory._nodes.observation
 
 
 def event_range(memory: SparseGraphicalMemory) -> tuple[int, int]:
-    """The first and the last event after which the memory can be shown."""
+    """Return the numbers of the first and the last event after which the memory can be shown."""
     return memory._log.folded, len(memory._log)

@@ -1,4 +1,4 @@
-"""A memory in figures, and what in them a user should look at."""
+"""Statistics of a memory, and warnings about values that look wrong."""
 
 from __future__ import annotations
 
@@ -20,44 +20,44 @@ from .nodes import Nodes
 from .planner import Planner
 from .settings import Settings
 
-ENOUGH_TO_JUDGE = 200  # observations of a batch from which a memory is worth a warning
-_HARDLY_MERGED = 0.95  # share of the observations that are nodes
+ENOUGH_TO_JUDGE = 200  # fewest observations for a warning that hardly any were merged
+_HARDLY_MERGED = 0.95  # share of nodes among the observations above which hardly any were merged
 
 
 @dataclasses.dataclass(frozen=True)
 class Stats:
-    """What a memory holds.
+    """Statistics of a memory.
 
     Attributes:
-        observations: observations ever given.
-        nodes: nodes.
-        merged: observations merged into a node that was there.
-        edges: edges that plans may use.
-        filtered_edges: edges that the k-nearest filter leaves out.
-        removed_edges: edges that cleanup removed.
-        guarded_edges: edges that only the guard keeps.
-        spare_edges: edges that the guard or `bridge` has let in and that stand.
-        components: strongly connected components.
-        largest_component: nodes in the largest of them.
+        observations: number of observations given so far.
+        nodes: number of nodes.
+        merged: number of observations merged into an existing node.
+        edges: number of edges that plans may use.
+        filtered_edges: number of edges that the k-nearest filter leaves out.
+        removed_edges: number of edges that cleanup removed.
+        guarded_edges: number of edges that the policy gave up and the guard keeps.
+        spare_edges: number of edges added by the guard or `bridge`, except those removed since.
+        components: number of strongly connected components.
+        largest_component: number of nodes in the largest of them.
         untested_share: share of `edges` that were never tried; None without edges.
         median_edge: median weight of `edges`, steps; None without edges.
         longest_edge: greatest weight of `edges`, steps; None without edges.
-        tries: tries recorded.
-        successes: tries that reached their target.
-        failures: tries that did not.
-        events: events ever logged.
-        events_kept: events that can still be told one by one.
-        embedding_size: numbers in an embedding.
-        feature_size: numbers in a feature.
-        observation: dtype and shape of the observations kept; None if they are not.
+        tries: number of recorded tries.
+        successes: number of tries that reached their target.
+        failures: number of tries that did not.
+        events: number of events logged so far.
+        events_kept: number of events that are still stored one by one.
+        embedding_size: size of an embedding.
+        feature_size: size of a feature vector.
+        observation: dtype and shape of the stored observations; None if they are not stored.
         attributes: dtype and shape of each attribute, by name.
-        index: how nodes near an observation are found: "every node" is asked for, or "cells", a "cover tree" or "brute
-            force" over the embeddings, which are exact too; or the so many "nearest candidates", which are not, found
-            by an exact index or by "usearch".
-        bytes: of RAM for all this, plans not counted.
-        file: where the memory is live; None if it is not.
-        file_bytes: of that file, its log included.
-        warnings: sentences about what a user should look at.
+        index: how the nodes near an observation are found. "every node" computes all distances; "cells", "cover tree"
+            and "brute force" are exact indexes over the embeddings. "… nearest candidates" is not exact: only so many
+            nodes are compared, found by an exact index or by "usearch".
+        bytes: RAM used, without the cached plans, bytes.
+        file: path of the file of a live memory; None if the memory is not live.
+        file_bytes: size of that file with its log, bytes.
+        warnings: sentences about values that look wrong.
     """
 
     observations: int
@@ -89,11 +89,11 @@ class Stats:
     warnings: tuple[str, ...]
 
     def asdict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
+        """Return plain values, ready for JSON."""
         return {**dataclasses.asdict(self), "warnings": list(self.warnings)}
 
     def rows(self) -> list[tuple[str, str]]:
-        """Names and values as a table shows them; warnings are not among them."""
+        """Return names and values as text for a table, without the warnings."""
         values = [(field.name, getattr(self, field.name)) for field in dataclasses.fields(self)]
         named = [(name.replace("_", " "), value) for name, value in values if name != "warnings"]
         return [(name, shown(name, value)) for name, value in named if value not in (None, {})]
@@ -116,7 +116,19 @@ def measure(
     index: str,
     held: int,
 ) -> Stats:
-    """The figures of a memory made of these, with this index, which holds so many bytes in all."""
+    """Compute the statistics of a memory.
+
+    Args:
+        nodes: its nodes.
+        graph: its graph.
+        planner: its planner.
+        log: its event log.
+        settings: its settings.
+        tries: number of recorded tries.
+        file: path of its file; None if it is not live.
+        index: description of its index.
+        held: RAM used, bytes.
+    """
     standing = np.flatnonzero(planner.standing())
     weights = graph.weights(standing)
     evidence = graph.evidence
@@ -158,15 +170,15 @@ def measure(
 
 
 def look_at(number: int, given: int, settings: Settings, edges: int, largest: int, *, asked: bool = False) -> list[str]:
-    """Sentences about what is probably not as the user wants it.
+    """Return warnings, one sentence each, about a memory that is probably not what the user wants.
 
     Args:
-        number: nodes.
-        given: observations that are nodes or were merged.
-        settings: of the memory.
-        edges: edges that plans may use.
-        largest: nodes in the largest strongly connected component.
-        asked: the user asked for so many nodes.
+        number: number of nodes.
+        given: number of observations that are nodes or were merged.
+        settings: settings of the memory.
+        edges: number of edges that plans may use.
+        largest: number of nodes in the largest strongly connected component.
+        asked: whether the user asked for this number of nodes.
     """
     found = []
     few_merged = number == given > 1 or (given >= ENOUGH_TO_JUDGE and number > _HARDLY_MERGED * given)
@@ -191,7 +203,7 @@ def look_at(number: int, given: int, settings: Settings, edges: int, largest: in
 
 
 def bytes_on_disk(path: Path) -> int:
-    """Bytes of a memory file and its write-ahead log."""
+    """Size of a memory file with its write-ahead log, bytes."""
     total = 0
     for name in (path, path.with_name(path.name + "-wal")):
         if os.path.exists(name):
@@ -200,7 +212,7 @@ def bytes_on_disk(path: Path) -> int:
 
 
 def shown(name: str, value: Any) -> str:
-    """A value as people read it, safe to print."""
+    """Format a value for people, safe to print."""
     if isinstance(value, dict):
         return printable(", ".join(f"{key}: {item}" for key, item in value.items()))
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -218,7 +230,7 @@ def _size(number: float) -> str:
 
 
 def as_html(stats: Stats) -> str:
-    """The table that notebooks show."""
+    """Return the HTML table that notebooks show."""
     left = "style='text-align:left'"
     rows = "".join(
         f"<tr><th {left}>{html.escape(name)}</th><td {left}>{html.escape(value)}</td></tr>"

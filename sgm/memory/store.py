@@ -1,6 +1,6 @@
-"""Live memory files: each call of the memory is one transaction of SQLite, and RAM and file agree after every failure.
+"""Live memory files: each call of the memory is one SQLite transaction, and RAM and file agree after every failure.
 
-How a file is written, copied and replaced is here; what it holds is in schema.py, how it is checked in read.py.
+This module writes, copies and replaces files. The tables are described in schema.py, and checked in read.py.
 """
 
 from __future__ import annotations
@@ -55,31 +55,31 @@ from .schema import (
 from .settings import shortened
 
 SYNCHRONOUS = ("normal", "full")
-_REOPEN = "Planning and reading go on; close() the memory and reopen it with open() to write again."
-_SAFEST = "PRAGMA synchronous = EXTRA"  # while the journal mode changes a loss of power could spoil the file otherwise
-_PATIENCE = 25  # times that closing tries to be alone with the file
+_REOPEN = "Planning and reading still work; close() the memory and reopen it with open() to write again."
+_SAFEST = "PRAGMA synchronous = EXTRA"  # otherwise a power loss while the journal mode changes could damage the file
+_PATIENCE = 25  # number of attempts of close() to get exclusive access to the file
 _SIDECARS = ("-wal", "-journal", "-shm")
 _ROWS = 1 << 16  # rows written at once
 _EVIDENCE = "INSERT OR REPLACE INTO evidence VALUES (?, ?, ?, ?, ?, ?)"
 _EDGES = "INSERT INTO edges VALUES (?, ?, ?, nullif(?, 9e999), ?)"
 _EVENTS = f"INSERT INTO events VALUES (?, ?, ?, ?, nullif(?, {NO_EPISODE}))"
 _GROWTH = "INSERT INTO growth VALUES (?, ?, ?, ?)"
-# What files of 0.1.0 do not say, because it was always so.
+# Values that files of version 0.1.0 do not store, because that version had no others.
 _UNSAID: dict[str, dict[str, Any]] = {"settings": {"reversible": None}, "policy": {"spares": False}}
 
 
 class Store:
     """A memory file open for writing.
 
-    After an exception the store looks into the file whether the call is there, so that the memory can keep it or take
-    it back. Where that cannot be known, or calls that returned are not in the file, every further write is refused.
+    After an exception the store reads from the file whether the call was written, so that the memory can keep or undo
+    it. If that is uncertain, or if calls that returned are not in the file, all further writes are refused.
     """
 
     def __init__(self, path: Path, lock: WriterLock, meta: dict[str, Any], file: FileState, synchronous: str) -> None:
         """Open an existing, checked file at a real path whose lock is held."""
         self.path = path
         self._lock = lock
-        self._meta = {"keep_events": KEEP_EVENTS, **meta}  # schema 1 has none
+        self._meta = {"keep_events": KEEP_EVENTS, **meta}  # schema 1 does not store keep_events
         self._file = file
         self._grouped = False
         self._last: object = None
@@ -90,7 +90,7 @@ class Store:
         _LIVE.add(self)
 
     def check_open(self) -> None:
-        """StoreError if this process may not write, or not any more."""
+        """Raise StoreError if this process may not write the file, or not any more."""
         if os.getpid() != self._process:
             raise StoreError(
                 f"{self.path} was opened by process {self._process}, and this is process {os.getpid()}, forked from "
@@ -100,7 +100,7 @@ class Store:
             raise StoreError(self._refusal)
 
     def check_there(self) -> None:
-        """`check_open`, and StoreError if the file is not what and where it was."""
+        """Call `check_open`, and raise StoreError if the file was moved, deleted or replaced."""
         self.check_open()
         if _identity(self.path) != self._identity:
             lost = "it was deleted, moved or replaced while it was open. save() keeps the memory in a new file"
@@ -108,7 +108,7 @@ class Store:
 
     @contextlib.contextmanager
     def group(self) -> Iterator[None]:
-        """One transaction for several calls; those that returned are kept even if the block raises."""
+        """Open one transaction for several calls; calls that returned are kept even if the block raises."""
         if self._grouped:
             yield
             return
@@ -128,15 +128,15 @@ class Store:
             self._end_group()
 
     def wrote(self, token: object) -> bool:
-        """Whether what `token` stands for is in the file, also if the call that wrote it was interrupted afterwards."""
+        """Whether the last write was that of `token`, even if the call was interrupted after the write."""
         return self._last is token
 
     def holds(self, key: str, value: Any) -> bool:
-        """Whether a fact about the memory, as the file has it, is this one."""
+        """Whether a fact about the memory has this value in the file."""
         return bool(self._meta.get(key) == value)
 
     def write_batch(self, builder: Builder, undo: Undo, meta: dict[str, Any]) -> None:
-        """Write what a batch changed; `undo` is the token."""
+        """Write the changes of a batch; `undo` is the token."""
         with self._transaction(undo):
             self._file.checksum += _write_nodes(self._connection, builder.nodes, undo.nodes, undo.stream)
             self._file.checksum += _write_edges(self._connection, builder.graph, undo.edges)
@@ -155,7 +155,7 @@ class Store:
             self._put_meta(facts or {})
 
     def write_fold(self, log: EventLog, fold: Fold) -> None:
-        """Put evidence in the place of the oldest events; `fold` is the token."""
+        """Replace the oldest events by evidence; `fold` is the token."""
         with self._transaction(fold):
             folded = log.folded + len(fold.rows)
             self._connection.execute("DELETE FROM events WHERE id <= ?", (folded,))
@@ -175,15 +175,15 @@ class Store:
             self._put_meta(meta)
 
     def write_changed_meta(self, meta: dict[str, Any]) -> None:
-        """Write facts about the memory if the file does not hold just these already."""
+        """Write facts about the memory, unless the file holds the same values already."""
         if any(key not in self._meta or not _says(self._meta[key], key, value) for key, value in meta.items()):
             self.write_meta(meta)
 
     def newer(self) -> Contents | None:
-        """What the file holds, if that is not what was read of it before this connection was made.
+        """Return the contents of the file if they differ from those read before this connection was made, else None.
 
-        A writer that was killed when its last call was in the log, but not yet in the index that readers share, leaves
-        a call that nobody sees until the last reader has gone.
+        If a writer is killed when its last call is in the log but not yet in the index that readers share, that call is
+        invisible until the last reader has closed the file.
         """
         with translated(self.path), damaged(self.path):
             version = self._schema_in_file()
@@ -194,7 +194,7 @@ class Store:
         return contents
 
     def write_attribute(self, name: str, values: NDArray[Any] | None, token: object) -> None:
-        """Write an attribute of all nodes, or remove it."""
+        """Write an attribute of all nodes; None removes it."""
         with self._transaction(token):
             number = None
             if name in self._file.attributes:
@@ -209,7 +209,7 @@ class Store:
                 self._add_run(name, 0, values, number)
 
     def close(self) -> None:
-        """Leave one plain file behind, unless somebody is reading it, and let others write it."""
+        """Close the file, so that others can write it; its log is moved into it unless a process is reading it."""
         if os.getpid() != self._process:
             return  # the file, its log and its lock belong to the parent
         _LIVE.discard(self)
@@ -225,7 +225,7 @@ class Store:
         if left:
             warnings.warn(
                 f"{self.path}: {self.path.name}-wal still belongs to it ({left}). Copy or move both, or open and close "
-                "the memory again when nobody reads it and the disk has room.",
+                "the memory again when no process reads it and the disk has room.",
                 stacklevel=4,
             )
 
@@ -234,7 +234,7 @@ class Store:
             self._connection.close()
 
     def after_fork(self) -> None:
-        """In a forked child: never touch the parent's connection again, not even to close it, nor its lock."""
+        """Keep a forked child from using, or even closing, the connection and the lock of its parent."""
         if self._identity is not None:
             FORKED.add(self._identity)
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
@@ -270,12 +270,12 @@ class Store:
             raise
 
     def _is_written(self) -> bool:
-        """After an exception: end what is left of the transaction; whether the call under way is in the file."""
+        """End the transaction after an exception; return whether the present call is in the file."""
         connection = self._connection
         lost = self._grouped and not connection.in_transaction
         try:
             if self._grouped and not lost:
-                with contextlib.suppress(sqlite3.Error):  # there is no savepoint before it begins and after it ends
+                with contextlib.suppress(sqlite3.Error):  # the savepoint may not exist yet, or not any more
                     connection.execute("ROLLBACK TO call")
                     connection.execute("RELEASE call")
                 lost = not connection.in_transaction
@@ -283,17 +283,16 @@ class Store:
                 connection.execute("ROLLBACK")
             found = self._in_file()
         except sqlite3.Error as error:
-            self._refuse(f"a write failed, and what it left behind cannot be seen ({error})")
+            self._refuse(f"a write failed, and it is unknown what it left in the file ({error})")
             return False
         if lost:
-            self._refuse("a write failed and took with it the calls since group() began, which are not in the file")
+            self._refuse("a write failed, and undid the calls since group() began, which are not in the file")
         return found == self._expected()
 
     def _forgive(self, error: BaseException) -> None:
-        """An exception after the call was in the file: a signal goes on, a failure of SQLite's is only told.
+        """Handle an exception after the call was written: an SQLite error becomes a warning, others are raised.
 
-        SQLite reports an error from COMMIT also when the transaction is in the log but the log cannot be moved into the
-        file.
+        COMMIT also reports an error if the transaction is in the log but the log cannot be moved into the file.
         """
         if not isinstance(error, (sqlite3.Error, MemoryError)):
             raise error
@@ -302,7 +301,7 @@ class Store:
         )
 
     def _in_file(self) -> tuple[int, int]:
-        """Calls and checksum as the file has them; schema 1 does not count calls."""
+        """Return the number of calls and the checksum in the file; schema 1 does not count calls."""
         if self._file.schema < SCHEMA:
             (text,) = self._connection.execute("SELECT value FROM meta WHERE key = 'checksum'").fetchone()
             return 0, json.loads(text)
@@ -334,11 +333,11 @@ class Store:
             ) from None
 
     def _commit_again(self, error: BaseException) -> BaseException | None:
-        """After a COMMIT that raised: why the group is not in the file; None if it is."""
+        """Handle a COMMIT that raised; return why the group is not in the file, None if it is."""
         connection = self._connection
         try:
             if not isinstance(error, (sqlite3.Error, MemoryError)) and connection.in_transaction:
-                connection.execute("COMMIT")  # the signal came first
+                connection.execute("COMMIT")  # a signal interrupted the first COMMIT before it was done
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             return None if self._in_file() == self._expected() else error
@@ -346,7 +345,7 @@ class Store:
             return second
 
     def _refuse(self, reason: str) -> str:
-        """Refuse every further write; the sentence that says so."""
+        """Refuse all further writes; return the error message."""
         self._refusal = f"{self.path} is not written any more: {reason}. {_REOPEN}"
         return self._refusal
 
@@ -355,7 +354,7 @@ class Store:
         return f"{self.path} could not be written: {error}. {more}"
 
     def _upgrade(self) -> None:
-        """Make a file of schema 1 one of schema 2, with a copy of the old one beside it."""
+        """Convert a file of schema 1 to schema 2, and keep a copy of the old file beside it."""
         if self._file.schema == SCHEMA:
             return
         with translated(self.path):
@@ -419,7 +418,7 @@ class Store:
                 self._add_run(name, begin, column.values[begin:])
 
     def _add_run(self, name: str, first: int, values: NDArray[Any], number: int | None = None) -> None:
-        """Add values of the nodes from `first` on, and the attribute itself, with a number, if it is new."""
+        """Add attribute values of the nodes from `first` on; a new attribute is added first, with this number."""
         file = self._file
         if name not in file.attributes:
             if number is None:
@@ -434,11 +433,11 @@ class Store:
 
 
 def check_synchronous(value: Any) -> None:
-    """Refuse what is not one of SQLite's two ways to sync that make sense here."""
+    """Raise InputError unless the value is one of `SYNCHRONOUS`."""
     if not isinstance(value, str) or value not in SYNCHRONOUS:
         raise InputError(
             f"synchronous is {shortened(value)}: expected 'normal' (a returned call survives a crash of the process) "
-            "or 'full' (and a loss of power; one sync of the disk a call)"
+            "or 'full' (it also survives a power loss; one disk sync for each call)"
         )
 
 
@@ -461,13 +460,13 @@ if hasattr(os, "register_at_fork"):
 
 
 def create(path: Path, contents: Contents) -> FileState:
-    """Write a whole memory to a file at a real path, which appears complete or not at all.
+    """Write a whole memory to a file at a real path; a failed write leaves no partial file.
 
-    The writer's lock of `path` must be held.
+    The caller must hold the writer lock of `path`.
     """
     file = FileState()
     with _new_file(path) as temporary, translated(path), contextlib.closing(connect(temporary, "rw")) as connection:
-        # Nobody ever sees this file half written, and it is synced as a whole before it takes its place.
+        # This file is invisible until it is complete, and it is synced as a whole before it replaces `path`.
         connection.execute("PRAGMA journal_mode = OFF")
         connection.execute("PRAGMA synchronous = OFF")
         connection.executescript(f"PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {SCHEMA};")
@@ -492,7 +491,7 @@ def create(path: Path, contents: Contents) -> FileState:
 
 
 def copy(source: Path, target: Path) -> None:
-    """Copy a memory file, also while it is being written, to another one that appears complete or not at all."""
+    """Copy a memory file, which may be live, to another file; a failed copy leaves no partial file."""
     if not source.is_file():
         raise StoreError(f"{source} is not a file: expected a memory file written by save() or open()")
     with reading(source) as connection:
@@ -512,7 +511,7 @@ def _copy_to(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def _free_name(path: Path, suffix: str) -> Path:
-    """A name beside `path` that nothing has yet."""
+    """Return an unused name beside `path`."""
     for number in range(1, 1000):
         name = path.with_name(f"{path.name}{suffix}" + (f"-{number}" if number > 1 else ""))
         if not os.path.lexists(name):
@@ -522,7 +521,7 @@ def _free_name(path: Path, suffix: str) -> Path:
 
 @contextlib.contextmanager
 def _new_file(path: Path) -> Iterator[Path]:
-    """A new empty file to be written, which takes the place of `path` at the end, or is removed on an error."""
+    """Make a new empty file, which replaces `path` at the end, or is removed on an error."""
     temporary = path.with_name(path.name + "-new")
     try:
         try:
@@ -549,7 +548,7 @@ def _remove(path: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    """Wait until a file or a folder is on the disk; not every system can do that for folders."""
+    """Sync a file or folder to disk; not every system can sync folders."""
     folder = path.is_dir()
     if folder and os.name == "nt":
         return
@@ -564,9 +563,9 @@ def _sync(path: Path) -> None:
 
 
 def _settle(path: Path) -> None:
-    """Bring what a killed writer left beside a file into the file, so that it is whole until it is replaced.
+    """Move the log of a killed writer into its file, so that the file is whole until it is replaced.
 
-    A log that stayed behind would be taken for one of the new file and spoil it.
+    Otherwise SQLite would treat the old log as one of the new file, and damage it.
     """
     left = [path.with_name(path.name + suffix) for suffix in ("-wal", "-journal")]
     if not any(map(os.path.lexists, left)):
@@ -579,7 +578,7 @@ def _settle(path: Path) -> None:
         except sqlite3.OperationalError as error:
             reason = str(error)
         except sqlite3.DatabaseError:
-            reason = ""  # what is there is not SQLite's, and so the log is not its log
+            reason = ""  # the file is not an SQLite file, so the log does not belong to it
         if reason:
             raise StoreError(f"{path} cannot be replaced now ({reason}): try again")
     for log in filter(os.path.lexists, left):
@@ -587,7 +586,7 @@ def _settle(path: Path) -> None:
 
 
 def _to_one_file(connection: sqlite3.Connection) -> str:
-    """Move the log into the file and remove it; why that could not be done, or ""."""
+    """Move the log into the file and remove it; return the reason if that failed, otherwise ""."""
     for _ in range(_PATIENCE):
         try:
             connection.execute(_SAFEST)
@@ -596,7 +595,7 @@ def _to_one_file(connection: sqlite3.Connection) -> str:
         except sqlite3.Error as error:
             if "locked" not in str(error):
                 return str(error)
-        time.sleep(0.02)  # readers of ours come and go
+        time.sleep(0.02)  # readers of this library hold the file only for a short time
     return "somebody is reading it"
 
 
@@ -612,7 +611,7 @@ def _connect_live(path: Path, synchronous: str) -> sqlite3.Connection:
                     "Use load() and save(), or a local disk."
                 )
             connection.execute(f"PRAGMA synchronous = {synchronous.upper()}")
-            # The log is opened with the first read. One that a reader had made before would not be removed at the end.
+            # The first read opens the log. Without it, a log made by a reader would not be removed at the end.
             connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
         except BaseException:
             connection.close()
@@ -621,7 +620,7 @@ def _connect_live(path: Path, synchronous: str) -> sqlite3.Connection:
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
-    """Which file this is, whatever its name; None if there is none."""
+    """Return device and inode of a file; None if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:
@@ -675,7 +674,7 @@ def _write_log(connection: sqlite3.Connection, log: EventLog, mark: Mark) -> int
 
 
 def _says(stored: Any, key: str, value: Any) -> bool:
-    """Whether a fact of a file is this value; what files of 0.1.0 leave out is as it was then."""
+    """Whether a stored fact equals this value; missing parts in files of 0.1.0 have the values of that version."""
     return bool((_UNSAID[key] | stored if key in _UNSAID and isinstance(stored, dict) else stored) == value)
 
 

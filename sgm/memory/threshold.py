@@ -1,23 +1,25 @@
-"""Choosing thresholds: about so many nodes, well connected, from the buffer alone.
+"""Choose a threshold that gives a well connected memory with about a given number of nodes.
 
-The paper tunes its thresholds "to maintain connectivity and achieve a desired sparsity level". This is that sentence as
-one procedure, the same for every criterion, so that criteria can be compared at equal size. It sees observations and
-distances and never an outcome of navigation.
+The paper tunes its thresholds "to maintain connectivity and achieve a desired sparsity level". This module does so by
+one procedure, the same for every criterion, so that criteria can be compared at equal size. It uses observations and
+distances, and never an outcome of navigation.
 
-1. The threshold τ begins where a sample of the buffer has one in `nodes` of its distances under it. It is raised or
-   lowered in growing steps of log τ until the node count has been on both sides of the target; then log τ is bisected.
-2. The count is neither continuous nor monotone in τ. When an order of the observations jumps over the target (log₂ τ is
-   pinned down to 2⁻¹⁰ without a hit), another order is drawn and the search goes on from there.
+1. The search for the threshold τ begins at the value below which 1 / `nodes` of the distances in a sample of the buffer
+   lie. τ is raised or lowered in growing steps of log τ until one node count is above the target and one below; then
+   log τ is bisected.
+2. The node count is neither continuous nor monotone in τ. If it jumps over the target (the interval of log₂ τ is
+   narrower than 2⁻¹⁰ without a hit), another order of the observations is drawn, and the search continues from there.
 3. A hit is a count within the tolerance. A hit whose largest strongly connected component has at least the share
-   `connected` of its nodes ends the search. After any other, the remaining orders are tried too, and the hit with the
-   largest such share wins, then the one closest to the target, then the earliest.
-4. Without a hit the closest count is returned, with a warning.
+   `connected` of its nodes ends the search. After any other hit the remaining orders are tried too, and the hit with
+   the largest such share is chosen; of equal ones, the hit closest to the target, then the earliest.
+4. Without a hit the memory with the closest count is returned, with a warning.
 
-With `consolidate` every graph is consolidated before it is counted, but for "uniform", where nothing is merged.
+With `consolidate` every graph is consolidated before its nodes are counted, except with "uniform", which merges
+nothing.
 
-"uniform" has its size given, so each order is one draw, judged by 3. With tau_p="auto" every τ_a is tried together with
-the τ_p that alone keeps about as many nodes as that τ_a alone, fewer than the two together: neither check decides
-everything.
+With "uniform" the size is given, so each order is one draw, judged by rule 3. With tau_p="auto" every τ_a is combined
+with the τ_p that alone keeps about as many nodes as this τ_a alone, so that neither check dominates. Both together keep
+more nodes than each alone.
 """
 
 from __future__ import annotations
@@ -55,27 +57,27 @@ _THRESHOLDS = {
     "perceptual": "tau_p",
     "uniform": "size",
 }
-_PART = 512  # observations between two looks at the node count
-_SAMPLE = (256, 2048)  # rows and columns of the table that says where to begin
-_UNSUPPORTED = 4  # nodes before those without support go, for each that is asked for
-_REACH = 32.0  # how far from there log₂ τ may go
-_NARROW = 2.0**-10  # an interval of log₂ τ in which a missed count counts as a jump
+_PART = 512  # observations between two checks of the node count
+_SAMPLE = (256, 2048)  # rows and columns of the sample of distances from which the first τ is taken
+_UNSUPPORTED = 4  # most nodes before consolidation, as a multiple of the target
+_REACH = 32.0  # largest change of log₂ τ from its first value
+_NARROW = 2.0**-10  # width of the interval of log₂ τ below which the count is taken to jump over the target
 _NUDGE = 0.125  # first step of log₂ τ in a redrawn order, where the threshold is nearly right already
 
 
 @dataclasses.dataclass(frozen=True)
 class Attempt:
-    """One graph that was built on the way to a choice.
+    """One graph that was built during the search.
 
     Attributes:
         value: the threshold (or size) it was built with.
-        redrawn: which order of the observations: 0 as given, 1 the first one drawn, …
-        nodes: its nodes; if not `complete`, those it had when it was given up; with tau_p="auto" it may have been given
-            up before there was a τ_p.
-        complete: False if it was given up, having so many nodes that it could be neither a hit nor the closest.
-        edges: edges that the k-nearest filter keeps; 0 if not complete.
-        largest_part: nodes of its largest strongly connected component; 0 if not complete.
-        within_tolerance: whether its node count is a hit.
+        redrawn: number of the order of the observations: 0 as given, 1 the first one drawn, …
+        nodes: number of nodes; if not `complete`, the number when the build was stopped, which with tau_p="auto" may
+            have been before τ_p was known.
+        complete: False if the build was stopped because of too many nodes for a hit or for the closest count.
+        edges: number of edges that the k-nearest filter keeps; 0 if not complete.
+        largest_part: number of nodes in the largest strongly connected component; 0 if not complete.
+        within_tolerance: whether the node count is a hit.
     """
 
     value: float
@@ -91,20 +93,21 @@ class Attempt:
 class ThresholdChoice:
     """A threshold, the memory it makes, and how it was found.
 
-    The same memory comes from `extend(observations[order], episode=episode[order])` with the settings of `memory`. What
-    it calls its stream is that order: its `nodes` are places in `order`, and `stream` has them in the given one.
+    `extend(observations[order], episode=episode[order])` with the settings of `memory` builds the same memory. The
+    stream of that memory is in the order `order`: the stream numbers of its nodes are positions in `order`. The
+    `stream` here holds positions in the given observations.
 
     Attributes:
-        memory: the memory that was chosen, with the distance and features given.
-        name: what was searched for: "tau_a", "tau_p" or "size".
-        value: what was found.
-        order: (n,) int64: which of the given observations was visited first, second, …
-        stream: (V,) int64: which of the given observations each node keeps.
+        memory: the chosen memory, with the given distance and features.
+        name: name of the threshold: "tau_a", "tau_p" or "size".
+        value: the value found for it.
+        order: (n,) int64 rows of the given observations, in the order in which they were added.
+        stream: (V,) int64 row of the given observation that each node holds.
         chosen: the attempt that became `memory`.
-        tried: all attempts, in order; those that look for a τ_p to go with a τ_a are not among them.
-        asked: how many nodes were asked for.
-        tolerance: how far from that a hit may be, as a share of it.
-        seed: the seed of the orders.
+        tried: all attempts, in order, without those that search for the τ_p of a τ_a.
+        asked: number of nodes asked for.
+        tolerance: allowed deviation from `asked`, as a share of it.
+        seed: seed of the orders.
     """
 
     memory: SparseGraphicalMemory
@@ -119,7 +122,7 @@ class ThresholdChoice:
     seed: int
 
     def __repr__(self) -> str:
-        """The threshold, what it makes of the observations, and what was asked for."""
+        """Summary: the threshold, the size of its memory, and the size asked for."""
         asked = f"asked for {self.asked:,} ± {self.tolerance:.0%}"
         return (
             f"<ThresholdChoice {self.name}={self.value:.6g}: {self.nodes:,} nodes ({asked}), {self.edges:,} edges, "
@@ -146,11 +149,11 @@ class ThresholdChoice:
 
     @property
     def within_tolerance(self) -> bool:
-        """Whether the node count is what was asked for."""
+        """Whether the node count is within the tolerance."""
         return self.chosen.within_tolerance
 
     def asdict(self) -> dict[str, Any]:
-        """What was chosen and how, ready for JSON; `order` and `stream` are left out: the seed gives them again."""
+        """Return the choice and all attempts, ready for JSON; `order` and `stream` follow from the seed."""
         return {
             "name": self.name,
             "asked": self.asked,
@@ -187,40 +190,41 @@ def choose_threshold(
 ) -> ThresholdChoice:
     """Build a memory of about `nodes` nodes: find the threshold of a criterion by node count and connectivity.
 
-    The procedure is described at the top of this module. Observations are embedded once, whatever the number of tries.
-    InputError if what is asked for cannot be; a warning, and the closest memory, if it was not found. A `MemoryWarning`
-    says what to try if there are no edges, or if the largest strongly connected component has less than half of the
-    nodes.
+    The procedure is described at the top of this module. Observations are embedded once, independent of the number of
+    graphs. Invalid arguments raise InputError. If no graph has about `nodes` nodes, the closest memory is returned,
+    with a warning. A `MemoryWarning` says what to try if there are no edges, or if the largest strongly connected
+    component has less than half of the nodes.
 
     Args:
-        distance: see `SparseGraphicalMemory`, as for every argument not listed here.
+        distance: see `SparseGraphicalMemory`.
         observations: (n, ...) the whole buffer, as the distance's `embed` takes it, or an `sgm.Experience`, whose
             achieved goals become the attribute "achieved_goal" of the memory.
-        nodes: how many nodes to aim for.
+        nodes: number of nodes to aim for.
         criterion: "two-way", "incoming" and "outgoing" search for τ_a, "perceptual" for τ_p; "uniform" takes `nodes` as
-            its size. "none" has nothing to choose.
+            its size. "none" has no threshold and is refused.
         features: φ of the perceptual check; None: the embedding itself.
-        tau_p: the perceptual check before a consistency: a threshold, None for no check (the default, unlike that of a
-            memory), or "auto": as strong as the consistency, so that each alone would keep about as many nodes as the
-            other alone. A warning if no such τ_p was found for the τ_a chosen.
+        tau_p: threshold of the perceptual check before a consistency. None: no check; this is the default here, unlike
+            that of a memory. "auto": the τ_p that alone keeps about as many nodes as the τ_a alone; a warning if none
+            was found for the chosen τ_a.
         max_dist: MaxDist, the longest edge, steps.
         k: successors kept for each node; None keeps all. Connectivity is that of the filtered graph.
         scope: "neighbors" or "memory".
-        episode: a whole number, or (n,) of them, for edges between consecutive observations. Orders are then drawn of
-            whole episodes, each of which stays as it is; a single episode has no other order. None: no such edges.
-            Left out: the episodes of the Experience; none for plain observations.
+        episode: episode number, or (n,) of them, for edges between consecutive observations. Orders are then
+            permutations of whole episodes; a single episode has no other order. None: no such edges. Default: the
+            episodes of the Experience; none for plain observations.
         policy: cleanup policy of the memory, see `SparseGraphicalMemory`; the paper's is "first-failure".
-        feature_average: how far a merge moves a node's feature towards the new one; makes every try slow.
-        keep_observations: keep each node's observation.
-        reversible: edges can be taken backwards too, see `SparseGraphicalMemory`.
-        consolidate: each node keeps the middle one of its observations, and those that have fewer than a fifth of
+        feature_average: how far a merge moves the feature of a node towards the new one, 0 to 1; every build is slow
+            unless it is 0.
+        keep_observations: store the observation of each node.
+        reversible: edges can also be followed backwards, see `SparseGraphicalMemory`.
+        consolidate: each node keeps the medoid of its observations; nodes with fewer than a fifth of
             observations / `nodes` are left out and not counted; see `SparseGraphicalMemory.consolidated`. False: nodes
             keep their first observation, as in the paper.
-        tolerance: how far the node count may be from `nodes`, as a share of it.
+        tolerance: allowed deviation of the node count from `nodes`, as a share of it.
         connected: share of the nodes in one strongly connected component that is enough.
-        orders: how many orders may be visited; the first is the given one.
+        orders: most orders to try; the first is the given one.
         seed: seed of the other orders, and of the sample that "uniform" takes.
-        progress: show progress bars over the observations embedded and the graphs built.
+        progress: show progress bars of the embedding and of the graphs.
     """
     given = unpack(observations, episode)
     total = count(given.observations)
@@ -270,14 +274,14 @@ def choose_threshold(
 
 
 def _threshold_of(criterion: str, tau_p: float | str | None) -> str:
-    """The name of what is searched for."""
+    """Return the name of the threshold of a criterion; InputError if it has none."""
     if criterion not in _THRESHOLDS:
         hint = '; "none" keeps every observation, so there is nothing to choose' if criterion == "none" else ""
         raise InputError(f"criterion is {criterion!r}: expected one of {', '.join(map(repr, _THRESHOLDS))}{hint}")
     name = _THRESHOLDS[criterion]
     if tau_p is not None and name != "tau_a":
         raise InputError(
-            f"tau_p is {tau_p!r}: it is given beside a consistency ('two-way', 'incoming', 'outgoing'); with "
+            f"tau_p is {tau_p!r}: it is only used with a consistency ('two-way', 'incoming', 'outgoing'); with "
             f"{criterion!r} leave it out"
         )
     if isinstance(tau_p, str) and tau_p != "auto":
@@ -288,9 +292,9 @@ def _threshold_of(criterion: str, tau_p: float | str | None) -> str:
 def _take_over(
     memory: SparseGraphicalMemory, built: Builder, given: Given, episodes: Ints | None, stream: Ints
 ) -> None:
-    """Give an empty memory the graph that was built over row numbers, and attributes of its nodes.
+    """Fill an empty memory with a graph that was built over row numbers, and set the attributes of its nodes.
 
-    From here on it is a memory over its own distance and features. (V,) `stream` has the row of each node.
+    The memory then uses its own distance and features. (V,) `stream` holds the row of each node.
     """
     distance, keeps = memory.distance, memory.settings.keep_observations
     nodes = _keeping(built.nodes, np.asarray(given.observations)[stream]) if keeps else built.nodes
@@ -303,7 +307,7 @@ def _take_over(
 
 
 def _keeping(nodes: Nodes, observations: Any) -> Nodes:
-    """The same nodes with (V, ...) observations."""
+    """Return a copy of the nodes that also stores (V, ...) observations."""
     nodes.check_observations(observations)
     kept = Nodes()
     own = nodes.feature if nodes.has_own_features else None
@@ -330,15 +334,15 @@ class _Buffer:
         self.lookup = self.features.__getitem__ if vectors else None
 
     def embed(self, rows: Ints) -> Floats:
-        """(n,) row numbers to (n, e) float32."""
+        """Return the (n, e) float32 embeddings of (n,) row numbers."""
         return self.embeddings[rows]
 
     def __call__(self, starts: Floats, goals: Floats) -> Any:
-        """The distance itself."""
+        """Compute the distances between embeddings."""
         return self.distance(starts, goals)
 
     def typical(self, name: str, share: float, seed: int) -> float:
-        """What this share of a sample of distances (τ_a) or gaps between features (τ_p) is under; never 0."""
+        """Return a quantile of the positive distances (τ_a) or feature distances (τ_p) in a sample; never 0."""
         random = np.random.default_rng(seed)
         total = len(self.embeddings)
         rows, columns = (random.choice(total, min(total, most), replace=False) for most in _SAMPLE)
@@ -352,14 +356,14 @@ class _Buffer:
 
 
 def _gaps(left: Floats, right: Floats) -> Floats:
-    """(n, f) and (m, f) to (n, m) Euclidean distances, roughly."""
+    """(n, m) Euclidean distances between (n, f) and (m, f) vectors, with rounding errors."""
     squares = np.square(left).sum(axis=1)[:, None] + np.square(right).sum(axis=1) - 2 * left @ right.T
     gaps: Floats = np.sqrt(np.maximum(squares, 0))
     return gaps
 
 
 class _Orders:
-    """The orders in which the observations may be visited."""
+    """The orders in which the observations may be added: permutations of observations, or of whole episodes."""
 
     def __init__(self, total: int, episodes: Ints | None, seed: int, steps: Ints | None = None) -> None:
         self.episodes = episodes
@@ -371,14 +375,14 @@ class _Orders:
             values, times = np.unique(episodes[self._starts], return_counts=True)
             if (times > 1).any():
                 raise InputError(
-                    f"episode {values[times > 1][0]} stops and goes on later: give each piece a number of its own, so "
-                    "that episodes can be visited in another order"
+                    f"episode {values[times > 1][0]} stops and continues later: give each piece a number of its own, "
+                    "so that episodes can be added in another order"
                 )
         self._lengths = np.diff(self._starts, append=total)
         self.most = 1 if len(self._starts) == 1 else 1 << 62
 
     def order(self, redrawn: int) -> Ints:
-        """(n,) int64 which observation is visited when; 0: as given."""
+        """Return (n,) int64 rows in the order in which they are added; `redrawn` 0: as given."""
         pieces = np.arange(len(self._starts))
         if redrawn:
             pieces = np.random.default_rng([self.seed, redrawn]).permutation(pieces)
@@ -387,7 +391,7 @@ class _Orders:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Found:
-    """An attempt and what it built."""
+    """An attempt and its graph."""
 
     attempt: Attempt
     builder: Builder
@@ -417,7 +421,7 @@ class _Search:
         self._best: _Found | None = None
 
     def run(self, orders: Sequence[int], connected: float) -> _Found:
-        """The best graph of these orders; after one that is connected well enough the others are not tried."""
+        """Return the best graph of these orders; the search ends with the first order that gives a good one."""
         power, step = 0.0, 1.0
         if self._name != "size":
             power = math.log2(self._buffer.typical(self._name, 1 / self._target, self._visits.seed))
@@ -428,23 +432,23 @@ class _Search:
             best = self._best.attempt if self._best else None
             if best and best.within_tolerance and best.largest_part >= connected * best.nodes:
                 break
-        if self._best is None:  # every graph was given up for its size: the sparsest is built to its end
+        if self._best is None:  # every build was stopped for its size: the sparsest graph is built completely
             self._try(orders[0], max(attempt.value for attempt in self.tried), limit=math.inf)
         assert self._best is not None
         return self._best
 
     def complaints(self, found: _Found) -> list[str]:
-        """What was not found."""
+        """Warnings about conditions that the result does not meet."""
         said = [] if found.attempt.within_tolerance else [self._missed(found)]
         if found.beside and not found.beside.within_tolerance:
             said.append(
                 f"tau_p={found.beside.value:.6g} is not as strong as tau_a={found.attempt.value:.6g}: alone it keeps "
-                f"{found.beside.nodes} nodes, and none closer to that of tau_a was found. Give tau_p yourself."
+                f"{found.beside.nodes} nodes, and no tau_p closer to the count of tau_a was found. Give tau_p yourself."
             )
         return said
 
     def _missed(self, found: _Found) -> str:
-        """What to say when no count was within the tolerance, and what to do."""
+        """Warning that no count was within the tolerance, with advice."""
         name, attempt = self._name, found.attempt
         if all(tried.nodes > self._target for tried in self.tried):
             ways = ["max_dist"] if self._settings.scope == "neighbors" else []
@@ -460,7 +464,7 @@ class _Search:
         )
 
     def _visit(self, redrawn: int, power: float, step: float, reach: tuple[float, float]) -> float:
-        """Search one order, from this log₂ τ on; returns where it ended."""
+        """Search one order, beginning at this log₂ τ; return the last log₂ τ."""
         if self._name == "size":
             self._try(redrawn, self._target)
             return power
@@ -506,9 +510,10 @@ class _Search:
         return attempt
 
     def _most(self) -> float:
-        """With more nodes than this a graph is neither a hit nor closer than the best so far, or than one node.
+        """Number of nodes above which a build is stopped, since it can be neither a hit nor the closest so far.
 
-        Where nodes need support, many of them go: with more than this, τ is so small that hardly any has it.
+        Without a graph so far, it must be closer to the target than a graph of one node. With consolidation many nodes
+        are left out: with more than this number, τ is so small that hardly any node has enough observations.
         """
         if self._least is not None and self._least > 1:
             return _UNSUPPORTED * self._target
@@ -516,13 +521,13 @@ class _Search:
         return self._target + max(off, self._tolerance * self._target)
 
     def _equally_strong(self, redrawn: int, nodes: int) -> Attempt:
-        """The perceptual check alone, with so many nodes or the closest to that."""
+        """Find the τ_p with which the perceptual check alone keeps `nodes` nodes, or the closest count."""
         alone = dataclasses.replace(self._settings, criterion="perceptual")
         search = _Search(self._buffer, alone, "tau_p", self._policy, self._visits, nodes, self._tolerance, self._bar)
         return search.run([redrawn], connected=0.0).attempt
 
     def _build(self, settings: Settings, redrawn: int, limit: float) -> tuple[Builder, bool]:
-        """Take in the buffer in one of its orders; False if given up for holding more than `limit` nodes."""
+        """Build a graph of the buffer in one of its orders; False if stopped because of more than `limit` nodes."""
         builder = Builder(Nodes(), Graph(), EventLog(), settings)
         builder.graph.set_filter(settings.k)
         builder.graph.set_reversible(settings.reversible)
@@ -539,7 +544,10 @@ class _Search:
         return builder, True
 
     def _consolidated(self, builder: Builder, redrawn: int, least: int) -> Builder:
-        """The nodes that have so many observations, or as many as any has, each with the middle one of these."""
+        """Consolidate: keep nodes with at least `least` observations, each with the medoid of its observations.
+
+        If no node has so many, those with the most are kept.
+        """
         order, episodes, steps = self._visits.order(redrawn), self._visits.episodes, self._visits.steps
         times = None if episodes is None else episodes[order]
         given = Given(order, times, None, False, None if steps is None else steps[order])
@@ -549,6 +557,6 @@ class _Search:
         return rebuilt(builder.settings, self._buffer, self._buffer.lookup, given, *held)
 
     def _rank(self, attempt: Attempt) -> tuple[bool, float, float]:
-        """Hits by connectivity, then by count; misses the other way round; less is better."""
+        """Sort key, lower is better: hits by connectivity, then by count; misses by count, then by connectivity."""
         apart, gap = -attempt.largest_part / attempt.nodes, abs(attempt.nodes - self._target)
         return (False, apart, gap) if attempt.within_tolerance else (True, gap, apart)

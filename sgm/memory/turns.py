@@ -1,4 +1,4 @@
-"""Threads that share a memory take turns."""
+"""Lock for threads that share a memory: their calls run one after another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ R = TypeVar("R")
 
 
 def takes_turns(method: Callable[Concatenate[Any, P], R]) -> Callable[Concatenate[Any, P], R]:
-    """A method that waits until no other thread is in one of this object's."""
+    """Decorate a method: a call waits until no other thread runs a decorated method of the same object."""
 
     @functools.wraps(method)
     def call(self: Any, /, *arguments: P.args, **options: P.kwargs) -> R:

@@ -1,4 +1,4 @@
-"""The agent: localise, plan, follow waypoints, replan, clean up, evaluate; always over a batch of episodes at once."""
+"""The agent: localises, plans, follows waypoints, replans, cleans up and is evaluated, for a batch of episodes."""
 
 from . import agents
 from .arrive import TwoWay, WithinRadius, WithinSteps, calibrate

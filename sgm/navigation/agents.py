@@ -1,4 +1,4 @@
-"""Five agents as configurations of `Navigator`: SoRB's, SGM's, SPTM's, ConSPTM's and ours."""
+"""Five agents as configurations of `Navigator`: those of SoRB, SGM, SPTM and ConSPTM, and ours."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .localise import BayesFilter, NearestNode, Odometry
 from .navigator import Navigator
 from .route import NearestPair, RankedGoals
 
-# What a plain Navigator does beyond the paper: failures remembered in the episode, clipped distances not attached to.
+# Switches off what a plain Navigator does beyond the paper: it remembers failures for the rest of an episode.
 AS_PUBLISHED: dict[str, Any] = {"removals": "none", "first_leg": False}
 
 
@@ -27,13 +27,13 @@ def sgm(
     over: str = "all",
     **more: Any,
 ) -> Navigator:
-    """SGM in PointEnv: two-way arrival, the nearest nodes, no second plan while it is evaluated."""
+    """SGM in PointEnv: two-way arrival test, plans between the nearest nodes, no replanning during evaluation."""
     parts = {"arrival": TwoWay(cutoff, over), "router": NearestPair(by, math.inf)}
     return Navigator(memory, controller, **{**AS_PUBLISHED, "max_steps": max_steps, "replan": False, **parts, **more})
 
 
 def sorb(memory: SparseGraphicalMemory, controller: Any, *, max_steps: int = 18, **more: Any) -> Navigator:
-    """SoRB, as in the authors' code: attached to all nodes within MaxDist, hops counted, the goal when it is near."""
+    """SoRB as in the authors' code: attaches to all nodes within MaxDist, minimises hops, heads for a goal nearby."""
     parts = {"arrival": WithinSteps(None), "router": NearestPair("hops", None, "all"), "hopping": True}
     return Navigator(memory, controller, **{**AS_PUBLISHED, "max_steps": max_steps, "replan": False, **parts, **more})
 
@@ -52,7 +52,10 @@ def sptm(
     doubtful: bool = False,
     **more: Any,
 ) -> Navigator:
-    """SPTM in ViZDoom: localised over time, waypoints ahead may be skipped, what failed costs more in the episode."""
+    """SPTM in ViZDoom: a Bayes filter for localisation, waypoints may be skipped, failed edges cost more.
+
+    The higher cost of a failed edge lasts for the rest of the episode.
+    """
     parts = {
         "localiser": BayesFilter(embedding, sharpness, leak, hops),
         "arrival": WithinSteps(cutoff),
@@ -79,7 +82,7 @@ def consptm(
     agreeing: int = 1,
     **more: Any,
 ) -> Navigator:
-    """ConSPTM in SafetyGym: looks to know where it is, goes by odometry; with a penalty and tries it is persistent."""
+    """ConSPTM in SafetyGym: localises by images and moves by odometry; with `penalty` and `tries` it is persistent."""
     parts = {
         "localiser": Odometry(position=position, agreeing=agreeing),
         "arrival": WithinRadius(radius),

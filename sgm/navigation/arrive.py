@@ -1,4 +1,4 @@
-"""Arrival tests: whether robots have reached the waypoints ahead of them."""
+"""Arrival tests: whether robots have reached their next waypoints."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass
 class TwoWay:
-    """A waypoint w is reached when ‖d(s, ·) − d(w, ·)‖∞ over the memory is under `cutoff` steps (SGM).
+    """A waypoint w is reached when ‖d(s, ·) − d(w, ·)‖∞ over the memory is below `cutoff` steps (SGM).
 
     Attributes:
-        cutoff: ActingCutoff of the paper, steps; "auto": from the noise of the distance, see `calibrate`.
-        over: "all" nodes of the memory (the paper's), or the "neighbours" of the waypoint: see
+        cutoff: ActingCutoff of the paper, steps; "auto": calibrated on the memory, see `calibrate`.
+        over: "all" nodes of the memory (as in the paper), or the "neighbours" of the waypoint, see
             `SparseGraphicalMemory.reached`.
     """
 
@@ -48,10 +48,10 @@ class TwoWay:
 
 @dataclasses.dataclass
 class WithinSteps:
-    """A waypoint w is reached when d(s, w) is under `cutoff` steps.
+    """A waypoint w is reached when d(s, w) is below `cutoff` steps.
 
     Attributes:
-        cutoff: steps; None: MaxDist of the memory (SoRB); "auto": from the noise of the distance, see `calibrate`.
+        cutoff: steps; None: MaxDist of the memory (SoRB); "auto": calibrated on the memory, see `calibrate`.
     """
 
     cutoff: float | str | None = "auto"
@@ -73,7 +73,7 @@ class WithinSteps:
 
 @dataclasses.dataclass
 class WithinRadius:
-    """A waypoint is reached within `radius` of where odometry says that its node was seen.
+    """A waypoint is reached within `radius` of the position of its node, by odometry.
 
     Attributes:
         radius: in the units of odometry.
@@ -96,7 +96,7 @@ class WithinRadius:
 
 
 ARRIVALS = {"two-way": TwoWay, "distance": WithinSteps, "radius": WithinRadius}
-SAMPLE = 500  # pairs of nodes that a cutoff is calibrated on
+SAMPLE = 500  # edges on which a cutoff is calibrated
 
 
 def _limit(cutoff: float | str, agent: Navigator) -> float:
@@ -108,12 +108,13 @@ def _limit(cutoff: float | str, agent: Navigator) -> float:
 
 
 def calibrate(agent: Navigator) -> float:
-    """The cutoff, steps, that an arrival test needs on this memory: the largest of three.
+    """Calibrate the cutoff of an arrival test on a memory, steps: the largest of three values.
 
     - One step.
-    - The noise of the distance: nine in ten observations made one step from a node are within it. A memory that was
-      built from an `Experience` knows what its distance says of single steps (attribute "one_step").
-    - Half the way between nodes that an edge joins, by their median: nearer to a node, a robot is on that node's side.
+    - The noise of the distance: the 90 % quantile over observations one step from a node. A memory that was built from
+      an `Experience` has measured its distance over single steps (attribute "one_step").
+    - Half of the median gap between nodes that an edge joins, within which a robot is nearer to the one than to the
+      other.
     """
     memory, column = agent.memory, 1 if isinstance(agent.arrival, TwoWay) else 0
     noise = 0.0

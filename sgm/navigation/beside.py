@@ -1,8 +1,8 @@
-"""What may stand beside a memory file: the floor plan, episodes and the guarantee, for those who look at the memory.
+"""Files beside a memory file: floor plan, episodes and guarantee, for the inspector.
 
-Of `FOLDER/NAME.sgm` they are `FOLDER/NAME.floor.json`, `NAME.episodes.npz` and `NAME.guarantee.json`; where there is no
-such file, `FOLDER/floor.json`, `episodes.npz` and `guarantee.json`. Nothing in them is about a node: that is in the
-memory. They may come from somebody else, and are checked when they are read.
+For `FOLDER/NAME.sgm` they are `FOLDER/NAME.floor.json`, `NAME.episodes.npz` and `NAME.guarantee.json`; if one of them
+does not exist, `FOLDER/floor.json`, `episodes.npz` or `guarantee.json` is used. Data about nodes is stored in the
+memory, not in these files. They may come from an untrusted source, and are checked when they are read.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ AXES = ("xy", "rc")
 KINDS = ("evaluation", "cleanup")
 NOWHERE = -1
 MOST_LINES = 20_000
-MOST_EPISODES, MOST_STEPS, MOST_IMAGES = 1_000, 1_000_000, 4_096  # of one file
+MOST_EPISODES, MOST_STEPS, MOST_IMAGES = 1_000, 1_000_000, 4_096  # largest numbers in one file
 _MOST_BYTES, _MOST_INFLATED = 2**25, 2**27
 _AGAIN = "remove the file, and the next run writes it again"
 _COUNTS = ("observations", "nodes", "merges", "within_nominal", "pairs", "unreachable", "exceeded", "without_path")
@@ -41,12 +41,12 @@ Edge = tuple[int, int, int]
 
 
 class Floor(NamedTuple):
-    """A floor plan, in the units of the nodes' attribute "position".
+    """A floor plan, in the units of the node attribute "position".
 
     Attributes:
         lines: (n, 4) float64: both ends of each wall, coordinates in the order of positions.
         axes: how coordinates are drawn: "xy", y upwards; or "rc", rows downwards and columns to the right.
-        unit: such as "m"; empty where it has no name.
+        unit: name of the unit, such as "m"; may be empty.
     """
 
     lines: Floats
@@ -59,20 +59,20 @@ class Episode:
     """One episode, step by step.
 
     Attributes:
-        title: what to call it.
+        title: display name.
         kind: "evaluation" or "cleanup".
-        success: the goal was reached; in cleanup its node.
-        reason: why it failed; empty if it did not.
-        goal_node: the node that was planned to; −1: not known.
-        goal_position: (2,) in the units of positions; None: not known.
-        positions: (s, 2) float32 where the robot was before each step, and at last; NaN: not known.
-        nodes: (s,) int32 the waypoint that it reached last; −1: none yet.
-        waypoints: (s,) int32 the node that it was sent to; −1: the goal itself, or nothing was planned.
-        plans: (step, nodes) of every plan that was made.
+        success: whether the goal was reached; in cleanup, whether its node was.
+        reason: why it failed; empty if it succeeded.
+        goal_node: last node of the plan; −1: unknown.
+        goal_position: (2,) position of the goal; None: unknown.
+        positions: (s, 2) float32 positions of the robot before each step, and at the end; NaN: unknown.
+        nodes: (s,) int32 the waypoint reached last; −1: none yet.
+        waypoints: (s,) int32 the waypoint to which it was going; −1: the goal itself, or no plan.
+        plans: (step, nodes) of every plan.
         cuts: (step, u, v) of every edge that failed.
-        gave_up: (step, u, v): the edge under way when the episode ended without success; u is −1 on the way to the
-            first node. None: it was not following a plan, or it succeeded.
-        images: (h, w, 3) uint8 what it saw, by step.
+        gave_up: (step, u, v) of the edge that it was following when it ended without success; u is −1 before the first
+            node. None: it followed no plan, or it succeeded.
+        images: (h, w, 3) uint8 images seen, by step.
     """
 
     title: str
@@ -90,12 +90,12 @@ class Episode:
     images: dict[int, NDArray[np.uint8]] = dataclasses.field(default_factory=dict)
 
     def __len__(self) -> int:
-        """Number of steps, the end included."""
+        """Number of steps, including the end."""
         return len(self.positions)
 
 
 def beside(memory: Path | str, name: str) -> Path | None:
-    """The file of this name that belongs to a memory file; None if there is none."""
+    """Return the path of the file of this name that belongs to a memory file; None if there is none."""
     memory = Path(memory)
     for path in (memory.with_name(f"{memory.stem}.{name}"), memory.with_name(name)):
         if path.exists():
@@ -113,7 +113,7 @@ def write_floor(path: Path, floor: Floor) -> None:
 
 
 def read_floor(memory: Path | str) -> Floor | None:
-    """The floor plan of a memory file; None if there is none. StoreError if it is not as we write it."""
+    """Read the floor plan of a memory file; None if there is none. StoreError if the file is invalid."""
     if (path := beside(memory, FLOOR)) is None:
         return None
     content = _read_json(path)
@@ -129,11 +129,11 @@ def read_floor(memory: Path | str) -> Floor | None:
 
 
 def write_episodes(path: Path, episodes: Sequence[Episode]) -> None:
-    """Write episodes; those of other kinds that the file holds stay, those of the same kinds are replaced."""
+    """Write episodes; episodes of the same kinds in the file are replaced, those of other kinds are kept."""
     kinds = {episode.kind for episode in episodes}
     try:
         before = _read_episodes(path) if path.exists() else []
-    except StoreError:  # what is damaged is replaced
+    except StoreError:  # a damaged file is replaced
         before = []
     kept = [*(episode for episode in before if episode.kind not in kinds), *episodes]
     kept.sort(key=lambda episode: KINDS.index(episode.kind))
@@ -177,9 +177,9 @@ def _joined(parts: Sequence[NDArray[Any]], dtype: Any, empty: tuple[int, ...]) -
 
 
 def read_episodes(memory: Path | str, nodes: int | None = None) -> list[Episode]:
-    """The episodes of a memory file; none if there is no such file. StoreError if it is not as we write it.
+    """Read the episodes of a memory file; an empty list if there is no such file. StoreError if it is invalid.
 
-    `nodes`: how many the memory has. Episodes with other nodes are of another memory, and refused.
+    `nodes` is the number of nodes of the memory; episodes with other nodes belong to another memory, and are refused.
     """
     path = beside(memory, EPISODES)
     return [] if path is None else _read_episodes(path, nodes)
@@ -217,7 +217,7 @@ def _read_episodes(path: Path, nodes: int | None = None) -> list[Episode]:
 
 
 def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Shapes, types and ranges of the arrays."""
+    """Check shapes, types and ranges of the arrays."""
     number, images, at = len(arrays["nodes"]), arrays["images"], arrays["image_steps"]
     _require(number <= MOST_STEPS, path, f"it has {number:,} steps, over {MOST_STEPS:,}")
     _require(arrays["positions"].shape == (number, 2) and arrays["positions"].dtype.kind == "f", path, "no positions")
@@ -232,7 +232,7 @@ def _check_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def _episode(path: Path, facts: Mapping[str, Any], rows: slice, arrays: Mapping[str, NDArray[Any]]) -> Episode:
-    """One episode, checked."""
+    """Check and return one episode."""
     steps, goal = facts["steps"], facts.get("goal_position")
     for name in ("title", "reason"):
         _require(isinstance(facts.get(name), str) and len(facts[name]) <= 200, path, f"a {name} is no short text")
@@ -282,12 +282,15 @@ def _largest_node(episode: Episode) -> int:
 
 
 def write_guarantee(path: Path, content: Mapping[str, Any]) -> None:
-    """Write what `sgm.navigation.guarantee.guarantee` found."""
+    """Write the result of `sgm.navigation.guarantee.guarantee`."""
     _write_json(path, {"schema": SCHEMA, **content})
 
 
 def read_guarantee(memory: Path | str) -> dict[str, Any] | None:
-    """The guarantee of a memory file, or why there is none; None without a file. StoreError if it is not ours."""
+    """Read the guarantee of a memory file, or the reason why there is none; None if there is no such file.
+
+    StoreError if the file is invalid.
+    """
     if (path := beside(memory, GUARANTEE)) is None:
         return None
     content = _read_json(path)
@@ -326,7 +329,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 
 def _require_plain(path: Path) -> None:
-    """StoreError unless this is a regular file of a size that we would write."""
+    """Raise StoreError unless this is a regular file of an acceptable size."""
     try:
         found = os.stat(path)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Blame: which edge a failure counts against, and which edges a passed waypoint speaks for."""
+"""Blame: which edge a failure is recorded for, and which edges a reached waypoint confirms."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ Edge = tuple[int, int]
 
 @dataclasses.dataclass
 class LastEdge:
-    """A failure counts against the edge that led to the waypoint (the paper's).
+    """A failure is recorded for the edge that led to the waypoint (as in the paper).
 
     Attributes:
-        skipped_count: a waypoint that was skipped counts as reached; otherwise an edge has worked only if both of its
-            ends were reached.
+        skipped_count: whether a skipped waypoint counts as reached; if not, an edge has worked only if both of its ends
+            were reached.
     """
 
     skipped_count: bool = True
     unconfirmed = 0  # passed edges that may still be to blame
 
     def bind(self, agent: Navigator) -> None:
-        """Judge for this agent."""
+        """Judge the edges of this agent."""
         self._agent = agent
 
     def reset(self, episodes: int) -> None:
-        """Nothing is pending in so many episodes."""
+        """Begin `episodes` new episodes."""
         self._pending: list[list[Edge]] = [[] for _ in range(episodes)]
 
     def forget(self, episode: int) -> None:
-        """Nothing is pending in this episode."""
+        """Drop the passed edges of this episode that are not confirmed yet."""
         self._pending[episode] = []
 
     def culprit(self, episode: int, edge: Edge) -> Edge:
-        """The edge that a failure to pass `edge` counts against."""
+        """Return the edge for which a failure to pass `edge` is recorded."""
         return edge
 
     def passed(self, episode: int, path: Ints, first: int, hits: list[bool], arrived: bool) -> list[Edge]:
-        """The edges that have shown to work.
+        """Return the edges that are now confirmed to work.
 
         Args:
-            episode: whose.
+            episode: number of the episode.
             path: nodes in order; `path[first]` is the waypoint, the node before it was reached unless `first` is 0.
-            first: place of the waypoint.
-            hits: which of the nodes from `first` on are reached; the last of them is.
-            arrived: whether that is the end of the path.
+            first: position of the waypoint.
+            hits: whether each of the nodes from `first` on was reached; the last of them was.
+            arrived: whether the last of them is the end of the path.
         """
         pending = self._pending[episode]
         came = [first > 0, *hits]
@@ -66,15 +66,15 @@ class LastEdge:
 
 @dataclasses.dataclass
 class MostDoubtful(LastEdge):
-    """A failure counts against the edge that has proven itself least among the last few.
+    """A failure is recorded for the edge with the lowest success rate among the last few.
 
-    A false edge joins places that look alike: it seems to work, and only what comes after it fails.
+    A false edge joins places that look alike: it seems to work, and only a later edge fails.
     """
 
     unconfirmed = 3
 
     def culprit(self, episode: int, edge: Edge) -> Edge:
-        """The edge with the least share of successes."""
+        """Return the edge with the lowest success rate."""
         return min([*self._pending[episode], edge], key=self._worth)
 
     def _worth(self, edge: Edge) -> float:

@@ -1,4 +1,4 @@
-"""Cleanup: the agent sets itself goals in its memory and finds out which edges work."""
+"""Cleanup: the agent sets itself goals in its memory and finds out by acting which edges work."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ ENDED = "ended by the environment"
 
 @dataclasses.dataclass(frozen=True)
 class CleanupReport:
-    """What cleanup did.
+    """Result of cleanup.
 
     Attributes:
-        steps: environment steps taken.
-        episodes: goals set.
-        arrived: goals whose node was reached.
-        removed: edges removed.
+        steps: number of environment steps.
+        episodes: number of finished episodes, each with one goal.
+        arrived: number of episodes that reached the node of their goal.
+        removed: number of edges removed.
         seconds: wall time, s.
     """
 
@@ -44,16 +44,16 @@ class CleanupReport:
     seconds: float
 
     def asdict(self) -> dict[str, Any]:
-        """Plain numbers, ready for JSON."""
+        """Return plain numbers, ready for JSON."""
         return dataclasses.asdict(self)
 
 
 class Cleaner:
-    """A batch of agents that clean one memory; they go on where they were from one call of `run` to the next.
+    """A batch of robots that clean up one memory; a further call of `run` continues their episodes.
 
-    An episode ends when the goal's node is reached, when there is no path, after `episode_steps`, and, as in the
-    authors' code, when the robot happens to come upon the environment's own goal. Where the environment begins its
-    episodes itself, a robot gets its next goal where it is.
+    An episode ends when the node of the goal is reached, when there is no path, after `episode_steps`, and, as in the
+    authors' code, when the robot happens to reach the goal of the environment. If the environment resets itself, a
+    robot gets its next goal where it is.
     """
 
     def __init__(
@@ -67,10 +67,7 @@ class Cleaner:
         episode_steps: int = EPISODE_STEPS,
         recorder: Recorder | None = None,
     ) -> None:
-        """Clean `navigator.memory` by acting in `env`; `options` say where its episodes begin, `goals` where to go.
-
-        `recorder` records the first episodes, see `Recorder`.
-        """
+        """Clean up `navigator.memory` by acting in `env`; for the arguments see `cleanup`."""
         _require_navigator(navigator)
         if not navigator.clean:
             raise InputError("this navigator does not clean: make it with clean=True")
@@ -89,7 +86,7 @@ class Cleaner:
         self.steps = self.episodes = self.arrived = 0
 
     def run(self, steps: int, progress: bool = False) -> CleanupReport:
-        """Take so many environment steps, all agents together."""
+        """Take `steps` environment steps, all robots together."""
         begin, before = time.perf_counter(), (self.steps, self.episodes, self.arrived)
         removed = len(self.navigator.memory.removed().source)
         with progress_bar(shown=progress, total=steps, desc="clean up", unit="step", leave=False) as bar:
@@ -102,7 +99,7 @@ class Cleaner:
         return CleanupReport(taken, episodes, arrived, removed, time.perf_counter() - begin)
 
     def _step(self, left: int) -> int:
-        """One step of all agents, or of as many as there are steps left."""
+        """Take one step of all robots, or of as many as there are steps left; return their number."""
         navigator = self.navigator
         turn = np.arange(self.driver.num_envs) < left
         active = turn & ~self.driver.resetting
@@ -125,7 +122,7 @@ class Cleaner:
         return int(np.count_nonzero(turn))
 
     def _tell(self, ended: NDArray[np.bool_], outcome: Outcome) -> None:
-        """Tell the recorder which episodes ended, and why."""
+        """Report to the recorder which episodes ended, and why."""
         if self.recorder is None:
             return
         for row in np.flatnonzero(ended).tolist():
@@ -137,7 +134,7 @@ class Cleaner:
             self.recorder.end(self.navigator, number, row, arrived, "" if arrived else why, seen)
 
     def _begin(self, ended: NDArray[np.bool_]) -> None:
-        """Begin new episodes where the last one ended."""
+        """Begin new episodes in the sub-environments whose episode ended."""
         if not ended.any():
             return
         self.episodes += int(ended.sum())
@@ -148,7 +145,7 @@ class Cleaner:
         self.goal_nodes[ended] = self._draw(ended)
 
     def _draw(self, begun: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Goals for the robots whose episode has just begun, from where they are."""
+        """Draw goals for the robots whose episode has just begun."""
         return self.goals.draw(self.navigator, self.random, rows_of(self.driver.observation, begun))
 
 
@@ -164,16 +161,16 @@ def cleanup(
     recorder: Recorder | None = None,
     progress: bool = True,
 ) -> CleanupReport:
-    """Clean a memory for so many environment steps, with goals drawn from it (Sec. 4.3).
+    """Clean up a memory for a number of environment steps, with goals drawn from its nodes (Sec. 4.3).
 
     Args:
-        navigator: an agent; one that does not clean (`clean=False`) does so during this call. Its memory's policy
-            decides what failures mean.
-        env: any Gymnasium environment, single or vector; all sub-environments clean the one memory.
-        steps: environment steps in all.
-        seed: seeds starts, goals and noise.
+        navigator: an agent; one with `clean=False` cleans up during this call only. The policy of its memory decides
+            which edges are removed.
+        env: any Gymnasium environment, single or vector; all sub-environments clean up the same memory.
+        steps: number of environment steps in total.
+        seed: seed of starts, goals and noise.
         options: reset options, for example {"uniform": True}; or a list of them, which episodes use in turn.
-        goals: "random": any node (the paper's); "active": nodes behind doubtful edges that many plans use, see
+        goals: "random": any node (as in the paper); "active": goals behind doubtful edges that many plans use, see
             `ActiveGoals`; or an object with the same method `draw`.
         episode_steps: steps after which a robot gets another goal.
         recorder: records the first episodes for the inspector, see `Recorder`.

@@ -1,4 +1,4 @@
-"""Collecting experience in any Gymnasium environment."""
+"""Collect experience in any Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -35,21 +35,22 @@ def collect(
     options: Mapping[str, Any] | None = None,
     progress: bool = True,
 ) -> Experience:
-    """Act in an environment and keep what was seen.
+    """Act in an environment, and return the experience.
 
     Args:
         env: any Gymnasium environment, single or vector, in any autoreset mode.
-        steps: environment steps in all.
-        behaviour: (n, ...) observations, as the environment gives them, to (n, ...) actions; None: random actions.
-        mix: the share of random actions where there is a behaviour: with this probability, a stretch of `hold` steps
-            is one random action instead of what the behaviour says.
-        hold: how many steps a random action is held: more cover more ground.
-        episode_steps: begin a new episode after so many steps; None: when the environment ends it, as vector
-            environments that reset themselves and cannot be told to always do.
-        key: the entry of Dict observations to keep.
-        goal_key: the entry of Dict observations that says what is achieved, if there is one.
-        position_key: the entry of Dict observations that is ground truth for figures and evaluation; None: none is.
-        seed: of the environment and of random actions.
+        steps: number of environment steps in total.
+        behaviour: (n, ...) observations of the environment to (n, ...) actions; None: random actions.
+        mix: share of random actions if a behaviour is given: with this probability, one random action is held for
+            `hold` steps instead of the actions of the behaviour.
+        hold: number of steps for which a random action is held; larger values explore farther.
+        episode_steps: begin a new episode after so many steps; None: when the environment ends it. It has no effect
+            with native vector environments that reset themselves.
+        key: the entry of Dict observations to store.
+        goal_key: the entry of Dict observations that is the achieved goal, if it exists.
+        position_key: the entry of Dict observations with the ground-truth position, for figures and evaluation; None:
+            there is none.
+        seed: seed of the environment and of random actions.
         options: reset options.
         progress: show a progress bar.
     """
@@ -74,7 +75,7 @@ def collect(
 
 
 def _nothing(observation: Any, info: Any) -> NDArray[np.bool_]:
-    """Success does not matter here."""
+    """Return False for each robot: success does not matter here."""
     return np.zeros(count(observation), np.bool_)
 
 
@@ -85,7 +86,7 @@ class _Actor:
         if isinstance(mix, bool) or not isinstance(mix, (int, float)) or not 0 <= mix <= 1:
             raise InputError(f"mix is {mix!r}: expected a share from 0 to 1")
         if behaviour is None and mix:
-            raise InputError(f"mix is {mix} without a behaviour, so that all actions are random: give one, or no mix")
+            raise InputError(f"mix is {mix} without a behaviour, where all actions are random: give one, or no mix")
         self.driver, self.behaviour, self.hold = driver, behaviour, hold
         self.share = 1.0 if behaviour is None else mix
         self.random, self.space = np.random.default_rng(seed), driver.env.single_action_space
@@ -97,7 +98,7 @@ class _Actor:
         self.at_random = np.full(number, self.behaviour is None)
 
     def act(self, moving: NDArray[np.bool_]) -> NDArray[Any]:
-        """(n, ...) actions for all environments."""
+        """Return the (n, ...) actions of all sub-environments."""
         for row in np.flatnonzero(moving & (self.age % self.hold == 0)).tolist() if self.share else ():
             self.at_random[row] = self.share == 1 or self.random.random() < self.share
             if self.at_random[row]:
@@ -106,13 +107,13 @@ class _Actor:
         if self.behaviour is None:
             return self.held
         actions = np.array(self.behaviour(self.driver.observation))
-        if actions.shape == self.held.shape:  # otherwise the driver says what is wrong
+        if actions.shape == self.held.shape:  # otherwise the driver raises an error
             actions[self.at_random] = self.held[self.at_random]
         return actions
 
 
 class _Record:
-    """The episodes under way and those that are over."""
+    """The running and the finished episodes."""
 
     def __init__(self, driver: Driver, key: str, goal_key: str, position_key: str | None) -> None:
         self.driver, self.key, self.goal_key, self.position_key, self.steps = driver, key, goal_key, position_key, 0
@@ -124,14 +125,14 @@ class _Record:
         self.start(np.ones(self.driver.num_envs, np.bool_))
 
     def start(self, mask: NDArray[np.bool_]) -> None:
-        """Open new episodes with what is seen now; where the environment has yet to reset, that is seen later."""
+        """Begin new episodes with the present observations; those of pending resets begin a step later."""
         for row in np.flatnonzero(mask).tolist():
             self._close(row)
             if not self.driver.resetting[row]:
                 self._open[row] = _Episode(*self._entries(self.driver.observation, row))
 
     def step(self, actions: NDArray[Any], moving: NDArray[np.bool_], limit: int | None) -> NDArray[np.bool_]:
-        """Take a step; which episodes are over."""
+        """Take a step; return (n,) which episodes ended."""
         outcome = self.driver.step(actions, moving)
         self.steps += int(outcome.taken.sum())
         ended = outcome.terminated | outcome.truncated | outcome.lost
@@ -168,7 +169,7 @@ class _Record:
             self._open[row] = None
 
     def _entries(self, observation: Any, row: int) -> tuple[Any, Any, Any]:
-        """The observation of an environment, what it achieves and where it was made."""
+        """Return observation, achieved goal and position of a sub-environment; None where there is none."""
         named = observation if isinstance(observation, Mapping) else {self.key: observation}
         for argument, key in (("key", self.key), ("position_key", self.position_key)):
             if key is not None and key not in named:
@@ -183,13 +184,13 @@ def _stacked(values: list[Any]) -> NDArray[Any] | None:
 
 
 def _id(env: Any) -> str | None:
-    """The id an environment was made by, if it is known."""
+    """Return the id with which an environment was made; None if unknown."""
     inner = [env, getattr(env, "env", None), *getattr(env, "envs", [])[:1]]
     return next((one.spec.id for one in inner if getattr(one, "spec", None) is not None), None)
 
 
 class _Episode:
-    """One episode: a list of observations, what each achieves, and the actions between them."""
+    """One episode: observations with achieved goals and positions, and the actions and rewards between them."""
 
     def __init__(self, observation: Any, goal: Any, position: Any) -> None:
         self.observations, self.goals, self.positions = [observation], [goal], [position]

@@ -1,4 +1,4 @@
-"""Success on the environment's own goals, with the memory left as it is."""
+"""Evaluation: success on the goals of the environment, without changing the memory."""
 
 from __future__ import annotations
 
@@ -29,42 +29,42 @@ CUT_OFF = "start not connected to goal"
 STUCK = "waypoint not reached"
 TIME = "time"
 DIED = "simulator lost"
-ENOUGH = 3  # episodes without any sign of success after which to ask what success is
-LONGEST_DRAIN = 100_000  # steps without any episode that counts
+ENOUGH = 3  # fewest episodes for a warning that the environment reports no success
+LONGEST_DRAIN = 100_000  # most steps while waiting for the environment to begin new episodes
 REASONS = (FAR, CUT_OFF, STUCK, TIME)
-RARE = (FAR_GOAL, DIED)  # reported only where there are any
+RARE = (FAR_GOAL, DIED)  # reported only if they occur
 
 
 class Agent(Protocol):
-    """Whatever acts for a batch of episodes: a navigator, or a policy without a memory."""
+    """Acts for a batch of episodes: a navigator, or a policy without a memory."""
 
     def reset(self, episodes: int | None = None, mask: Bools | None = None) -> None:
         """Begin episodes."""
         ...
 
     def act_many(self, observations: Any, goals: Any, *, active: Bools | None = None) -> NDArray[Any]:
-        """Actions for a batch."""
+        """Return the actions of a batch."""
         ...
 
 
 class PolicyAgent:
-    """A goal-conditioned policy as an agent, without a memory: the controller, sent straight to the goal."""
+    """An agent without a memory: a goal-conditioned policy whose target is always the goal."""
 
     def __init__(self, policy: Any, acts_on: str = "observation") -> None:
-        """Act with a controller, see `Controller`, on an entry of Dict observations."""
+        """Use a policy as a `Controller`, on the entry `acts_on` of Dict observations."""
         self.policy, self.acts_on = policy, acts_on
         self._before: Any = None
         self._new = np.empty(0, np.bool_)
 
     def reset(self, episodes: int | None = None, mask: Bools | None = None) -> None:
-        """Forget what was seen before, in all episodes or in those of the mask."""
+        """Begin new episodes, all or those of the mask: their previous observations are dropped."""
         if mask is None:
             self._before, self._new = None, np.ones(episodes or len(self._new), np.bool_)
         else:
             self._new[mask] = True
 
     def act_many(self, observations: Any, goals: Any, *, active: Bools | None = None) -> NDArray[Any]:
-        """The policy's actions."""
+        """Return the actions of the policy."""
         now = entry(observations, self.acts_on, "acts_on")
         if not getattr(self.policy, "uses_previous", False):
             return np.asarray(self.policy(now, goals))
@@ -76,7 +76,7 @@ class PolicyAgent:
 
 
 class TaskResult(NamedTuple):
-    """What came of the episodes of one task: successes, episodes, and the Wilson 95 % interval of the rate."""
+    """Result of one task: successes, episodes, and the Wilson 95 % interval of the success rate."""
 
     successes: int
     episodes: int
@@ -85,17 +85,17 @@ class TaskResult(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
-    """What came of a batch of episodes.
+    """Results of a batch of episodes.
 
     Attributes:
-        successes: (n,) bool, which episodes reached their goal.
-        steps: (n,) int64 steps each episode took.
-        failures: (n,) why each episode failed, see `REASONS` and `RARE`; empty where it did not.
-        stuck_at: (n,) int64 the node that was not reached, where that is why; −1 elsewhere.
-        seconds_per_action: wall time of choosing an action, s, averaged over the batch.
-        traces: the episodes that were recorded.
-        tasks: (n,) the task of each episode: the option "task_id" that its reset was given, otherwise the place of its
-            options in the list of them; all equal where there is one for all.
+        successes: (n,) bool, whether each episode reached its goal.
+        steps: (n,) int64 number of steps of each episode.
+        failures: (n,) reason why each episode failed, see `REASONS` and `RARE`; empty for successes.
+        stuck_at: (n,) int64 the waypoint that was not reached, if that is the reason; otherwise −1.
+        seconds_per_action: mean wall time of choosing an action, s.
+        traces: the recorded episodes.
+        tasks: (n,) task of each episode: the option "task_id" of its reset, otherwise the index of its options in the
+            list; all equal if there is one dict of options.
     """
 
     successes: Bools
@@ -107,7 +107,7 @@ class Evaluation:
     tasks: NDArray[Any] = dataclasses.field(default_factory=lambda: np.zeros(0, np.int64))
 
     def __repr__(self) -> str:
-        """Success, its interval, and why episodes failed."""
+        """Summary: success rate with its interval, and the reasons of failures."""
         low, high = self.ci95
         why = ", ".join(f"{count} {reason}" for reason, count in self.reasons.items() if count)
         shown = f"{self.successes.sum()} of {self.episodes} = {self.rate:.1%} [{low:.1%}, {high:.1%}]"
@@ -132,7 +132,7 @@ class Evaluation:
 
     @property
     def mean_steps(self) -> float | None:
-        """Steps to the goal, averaged over the successes; None if there are none."""
+        """Mean number of steps of the successful episodes; None if there are none."""
         return float(self.steps[self.successes].mean()) if self.successes.any() else None
 
     @property
@@ -147,12 +147,12 @@ class Evaluation:
 
     @property
     def reasons(self) -> dict[str, int]:
-        """How many of the failures are due to what."""
+        """Number of failures by reason."""
         found = {reason: int((self.failures == reason).sum()) for reason in (*REASONS, *RARE)}
         return {reason: count for reason, count in found.items() if count or reason in REASONS}
 
     def asdict(self) -> dict[str, Any]:
-        """Plain numbers, ready for JSON; without the traces. By task only where there are several."""
+        """Return plain numbers, ready for JSON, without the traces; results by task only for several tasks."""
         by_task = {
             str(task): {"successes": each.successes, "episodes": each.episodes, "ci95": list(each.ci95)}
             for task, each in self.by_task.items()
@@ -171,24 +171,24 @@ class Evaluation:
 
 
 def wilson(successes: int, trials: int, z: float = 1.959964) -> tuple[float, float]:
-    """The Wilson score interval of a proportion; 95 % by default."""
+    """Return the Wilson score interval of a proportion; 95 % by default."""
     if trials < 1 or not 0 <= successes <= trials:
         raise InputError(f"got {successes} successes of {trials} trials: expected 0 to n of n, with n at least 1")
     share = successes / trials
     centre = share + z * z / (2 * trials)
     half = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    # The ends are exact where rounding would leave 1e-17 or 0.9999999999999998.
+    # The ends are set exactly to 0 and 1, where rounding would give 1e-17 or 0.9999999999999998.
     low = (centre - half) / scale if successes else 0.0
     return low, (centre + half) / scale if successes < trials else 1.0
 
 
 def paired_difference(first: Bools, second: Bools, z: float = 1.959964) -> tuple[float, float, float]:
-    """How much higher the first success rate is than the second, and the interval of that; 95 % by default.
+    """Return the first success rate minus the second, and both ends of its interval; 95 % by default.
 
-    (n,) and (n,) outcomes of the same n tasks: what makes a task hard for both is not counted as chance. The interval
-    is Agresti and Min's (2005): Wald's, with half an outcome more of each of the four kinds, which moves its middle a
-    little towards 0.
+    (n,) and (n,) are outcomes of the same n tasks, so the difficulty of a task does not count as noise. The interval is
+    that of Agresti and Min (2005): the Wald interval with half an outcome added to each of the four kinds, which moves
+    its centre a little towards 0.
     """
     first, second = np.asarray(first, np.bool_), np.asarray(second, np.bool_)
     if first.shape != second.shape or first.ndim != 1 or not len(first):
@@ -204,12 +204,12 @@ class Tasks(Protocol):
 
     @property
     def starts(self) -> NDArray[Any]:
-        """(n, ...) where episodes begin."""
+        """(n, ...) starts of the episodes."""
         ...
 
     @property
     def goals(self) -> NDArray[Any]:
-        """(n, ...) where they should end."""
+        """(n, ...) goals of the episodes."""
         ...
 
 
@@ -228,25 +228,25 @@ def evaluate(
     recorder: Recorder | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """Run episodes, as many at once as the environment has sub-environments, and count successes.
+    """Run episodes, one in each sub-environment at a time, and count successes.
 
     Args:
-        agent: a `Navigator` (one that cleans is refused: evaluation must not change the memory), a controller to be
-            sent straight to the goal, or another agent.
+        agent: a `Navigator` (one with `clean=True` is refused: evaluation must not change the memory), a controller
+            whose target is always the goal, or another agent.
         env: a goal environment, single or vector, in any autoreset mode: Dict observations with `observation` and
-            `desired_goal`, or any observations with the goal in `info["goal"]` when an episode begins (OGBench).
-        episodes: how many; None: one for each sub-environment, or for each task.
-        seed: episode i begins with the seed `seed + i`, so that agents meet the same starts and goals whatever the
-            number of sub-environments; None: the environment goes on as it is. A vector environment that resets itself
-            and cannot be told to is seeded once, with `seed`.
-        tasks: starts and goals to give to the environment's reset.
+            `desired_goal`, or any observations with the goal in `info["goal"]` at reset (OGBench).
+        episodes: number of episodes; None: one for each sub-environment, or for each task.
+        seed: episode i begins with the seed `seed + i`, so that agents meet the same starts and goals for any number of
+            sub-environments; None: the environment is not seeded. A native vector environment that resets itself is
+            seeded once, with `seed`.
+        tasks: starts and goals for the reset of the environment.
         options: reset options, for example {"difficulty": 0.95}; or a list of them, which episodes use in turn, for
-            example [{"task_id": 1}, {"task_id": 2}]: results are then told by task too (`Evaluation.by_task`). A
-            native vector environment that begins its episodes itself takes no such list.
+            example [{"task_id": 1}, {"task_id": 2}]: results are then also given by task (`Evaluation.by_task`). A
+            native vector environment that resets itself accepts no such list.
         goal_from: the entry of observations or info that is the goal, see `Driver`.
-        success: what counts as success, see `Driver`; by default what `info` says, otherwise `terminated`.
+        success: how success is determined, see `Driver`; by default from `info`, otherwise from `terminated`.
         max_steps: end episodes after so many steps; None: when the environment ends them.
-        traces: how many episodes to record, the first ones.
+        traces: number of episodes to record as `Trace`, the first ones.
         recorder: records episodes for the inspector, see `Recorder`.
         progress: show a progress bar.
     """
@@ -283,7 +283,7 @@ def run_episodes(
     recorder: Recorder | None = None,
     progress: bool = False,
 ) -> Evaluation:
-    """`evaluate` for an agent that may clean as it goes."""
+    """Like `evaluate`, for an agent that may also clean up."""
     if not hasattr(agent, "act_many"):
         if not callable(agent):
             raise InputError(
@@ -312,7 +312,7 @@ def run_episodes(
 
 
 class _Run:
-    """The episodes of an evaluation: which sub-environment runs which, and what came of them."""
+    """The episodes of an evaluation: which sub-environment runs which episode, and their results."""
 
     def __init__(
         self,
@@ -326,10 +326,10 @@ class _Run:
     ) -> None:
         self.agent, self.driver, self.total = agent, driver, episodes
         self.seed, self.tasks, self.options, self.max_steps = seed, tasks, options, max_steps
-        self.episode = np.full(driver.num_envs, NOWHERE)  # that each sub-environment runs
-        self.draining = np.zeros(driver.num_envs, np.bool_)  # counted, and not yet ended by the environment
+        self.episode = np.full(driver.num_envs, NOWHERE)  # number of the episode in each sub-environment
+        self.draining = np.zeros(driver.num_envs, np.bool_)  # counted already, but not yet ended by the environment
         self.begun, self.drained, self.seconds, self.terminated = 0, 0, 0.0, False
-        self.by_end = np.zeros(episodes, np.bool_)  # successes that only the end of the episode speaks for
+        self.by_end = np.zeros(episodes, np.bool_)  # successes that follow only from the end of the episode
         self.successes = np.zeros(episodes, np.bool_)
         self.steps, self.stuck_at = np.zeros(episodes, np.int64), np.full(episodes, NOWHERE)
         self.failures = np.full(episodes, "", f"U{max(map(len, (*REASONS, *RARE)))}")
@@ -338,7 +338,7 @@ class _Run:
         agent.reset(driver.num_envs)
 
     def begin_free(self) -> bool:
-        """Begin episodes in sub-environments that have none; whether any is under way."""
+        """Begin episodes in free sub-environments; return whether any episode is running."""
         free = np.flatnonzero((self.episode == NOWHERE) & ~self.draining)[: self.total - self.begun]
         if len(free):
             mask = np.isin(np.arange(self.driver.num_envs), free)
@@ -346,11 +346,11 @@ class _Run:
             self.begun += len(free)
             self.agent.reset(mask=mask)
             self.driver.begin(mask, seeds=self._seeds(mask), options=self._options())
-            _ = self.driver.goals  # an environment without any is refused here
+            _ = self.driver.goals  # raises InputError for an environment without goals
         return bool((self.episode != NOWHERE).any() or (self.draining.any() and self.begun < self.total))
 
     def step(self, traces: int) -> int:
-        """One step of every episode; how many of them ended."""
+        """Take one step in every episode; return how many of them ended."""
         active, observation = (self.episode != NOWHERE) & ~self.driver.resetting, self.driver.observation
         actions: Any = ()
         if active.any():
@@ -375,15 +375,15 @@ class _Run:
             self.drained = self.drained + 1 if not active.any() else 0
             if self.drained > LONGEST_DRAIN:
                 raise InputError(
-                    f"an episode goes on {LONGEST_DRAIN:,} steps after it was counted, and this vector environment "
-                    "cannot be told to begin another one: give it a step limit, or autoreset mode DISABLED"
+                    f"an episode continues {LONGEST_DRAIN:,} steps after it was counted, and this vector environment "
+                    "cannot be reset from outside: give it a step limit, or autoreset mode DISABLED"
                 )
         self.episode[ended] = NOWHERE
         return int(ended.sum())
 
     def result(self) -> Evaluation:
-        """What came of it."""
-        if self.driver.success_known:  # info tells of success, if only where there is one
+        """Return the results."""
+        if self.driver.success_known:  # info reports success, perhaps only in successful episodes
             wrong = self.successes & self.by_end
             self.successes[wrong], self.failures[wrong] = False, TIME
         if self.recorder is not None:
@@ -396,7 +396,7 @@ class _Run:
         return Evaluation(*came, pace, traces, self.options.names(self.total))
 
     def warn(self) -> None:
-        """Say so if nothing tells of success in this environment."""
+        """Warn if this environment reports no success at all."""
         told = self.terminated or self.driver.success_known or callable(self.driver.success)
         if isinstance(self.driver.success, str) and not self.driver.success_known:
             raise InputError(
@@ -405,9 +405,9 @@ class _Run:
             )
         if self.total >= ENOUGH and not told:
             warnings.warn(
-                f"none of {self.total} episodes succeeded, and nothing tells whether one could: the environment "
-                'terminated none of them, and its info has no "success" or "is_success". If it tells otherwise, give '
-                "success=, the name of an entry of info or a function of (observation, info).",
+                f"none of {self.total} episodes succeeded, and it is unknown whether any could: the environment "
+                'terminated none of them, and its info has no "success" or "is_success". If it reports success in '
+                "another way, give success=, the name of an entry of info or a function of (observation, info).",
                 stacklevel=4,
             )
 
@@ -448,10 +448,10 @@ class _Run:
 
 
 def _reason(agent: Agent, row: int) -> tuple[str, int]:
-    """Why an episode failed, and the waypoint that was not reached, if that is why."""
+    """Return the reason why an episode failed, and the waypoint that was not reached, if that is the reason."""
     if not isinstance(agent, Navigator):
         return TIME, NOWHERE
-    if not agent.arrived[row]:  # what was wrong from the beginning
+    if not agent.arrived[row]:  # reasons that were known from the beginning
         signs = {FAR: agent.far_from_nodes, FAR_GOAL: agent.far_from_goal, CUT_OFF: agent.passed_over}
         if wrong := [reason for reason, sign in signs.items() if sign[row]]:
             return wrong[0], NOWHERE

@@ -1,4 +1,4 @@
-"""What failed in an episode, and is not tried again in it; the memory knows nothing of it."""
+"""Failures of an episode, which are avoided for the rest of it; the memory is not changed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ Edge = tuple[int, int]
 
 @dataclasses.dataclass
 class Failures:
-    """What one episode does without.
+    """Edges and nodes that one episode avoids.
 
     Attributes:
-        edges: edges (u, v) that were not passed.
-        starts: nodes that were not reached from where the robot was when it planned. Once it has passed an edge it is
+        edges: edges (u, v) whose target was not reached.
+        starts: first waypoints that were not reached from where the robot planned. After it has passed an edge it is
             somewhere else, and they may be tried again.
         goals: nodes from which the goal was not reached.
     """
@@ -27,7 +27,7 @@ class Failures:
         return bool(self.edges or self.starts or self.goals)
 
     def forgive(self) -> bool:
-        """Forget something, because nothing is left to try: nodes first, then edges; False if there was nothing."""
+        """Clear one kind of failures, because no plan is left: first nodes, then edges; False if there are none."""
         for kind in (self.starts, self.goals, self.edges):
             if kind:
                 kind.clear()

@@ -1,7 +1,7 @@
-"""An agent in a folder: memory, networks and settings together, without anything that is unpickled.
+"""Save and load an agent in a folder: memory, networks and settings, without pickle.
 
-`memory.sgm` is the memory; `agent.json` says which parts the agent has, with which settings, and which classes its
-networks are of; each network that can be saved lies beside it as `NAME.safetensors`.
+`memory.sgm` is the memory. `agent.json` holds the parts of the agent with their settings, and the classes of its
+networks. Each network that can be saved is in `NAME.safetensors`.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ PLAIN = [
     "max_steps", "clean", "replan", "removals", "first_leg", "hopping", "goal_key", "acts_on", "target", "turn",
     "confident", "patience",
 ]  # fmt: skip
-ROOMS = ("sgm.distances.", "sgm.controllers.", "sgm.learning.")  # where classes of networks are looked for
-_LARGEST = 2**20  # bytes of agent.json
+ROOMS = ("sgm.distances.", "sgm.controllers.", "sgm.learning.")  # packages from which classes may be loaded
+_LARGEST = 2**20  # largest size of agent.json, bytes
 
 
 def save(agent: Navigator, folder: Any) -> None:
-    """Write an agent to a folder, made if need be.
+    """Write an agent to a folder, which is made if it does not exist.
 
-    Networks are kept if they are of this package and have `save(path)`. A controller or distance of the user's own, or
-    one whose `can_be_saved` is false, is noted by name: `load` asks for it.
+    Networks are saved if their class is in this package and has `save(path)`. For a user's own controller or distance,
+    or one whose `can_be_saved` is false, only the name is stored, and it must be given to `load`.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -73,17 +73,17 @@ def load(
     look: Any = None,
     memory: str = "memory.sgm",
 ) -> Navigator:
-    """The agent of a folder.
+    """Load an agent from a folder.
 
     Args:
-        kind: the class to make.
-        folder: what `save` has written.
-        controller: takes the place of the folder's.
-        distance: takes the place of what the agent localises itself with.
-        memory_distance: takes the place of the memory's distance.
-        memory_features: takes the place of the memory's feature function.
+        kind: the class of the agent.
+        folder: a folder written by `save`.
+        controller: replaces the controller in the folder.
+        distance: replaces the distance by which the agent localises itself.
+        memory_distance: replaces the distance of the memory.
+        memory_features: replaces the feature function of the memory.
         look: for an agent with odometry, see `Navigator`.
-        memory: the file in the folder that the memory is read from.
+        memory: name of the memory file in the folder.
     """
     folder = Path(folder)
     content = _read(folder / "agent.json")
@@ -96,7 +96,7 @@ def load(
     }
     networks = {name: _network(name, content["networks"].get(name), folder, own) for name, own in given.items()}
     if content.get("look") and look is None:
-        raise InputError(f"the agent in {folder} looks to know where it is: give look=, see sgm.Navigator")
+        raise InputError(f"the agent in {folder} localises itself by images: give look=, see sgm.Navigator")
     graph = SparseGraphicalMemory.load(folder / memory, networks["memory_distance"], networks["memory_features"])
     settings = {name: content["settings"][name] for name in PLAIN if name in content["settings"]}
     try:
@@ -106,10 +106,10 @@ def load(
 
 
 def _plain(value: Any) -> Any:
-    """Numbers of NumPy as Python's own."""
+    """Convert NumPy scalars to Python values."""
     if isinstance(value, np.generic):
         return value.item()
-    raise InputError(f"{value!r} is a setting of this agent that cannot be kept: expected numbers and texts")
+    raise InputError(f"{value!r} is a setting of this agent that cannot be saved: expected numbers and texts")
 
 
 def _part_facts(part: Any) -> dict[str, Any]:
@@ -139,7 +139,7 @@ def _make_part(name: str, facts: Any, folder: Path) -> Any:
 
 
 def _keep(network: Any, path: Path) -> str | None:
-    """Save a network of this package; its class, or None for no network and for what cannot be saved."""
+    """Save a network of this package; return its class, with "yours: " in front if it was not saved, None for none."""
     if network is None:
         return None
     name = f"{type(network).__module__}:{type(network).__qualname__}"
@@ -170,7 +170,7 @@ def _read(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise StoreError(f"{path.parent} holds no agent.json: give a folder that Navigator.save has written")
     if path.stat().st_size > _LARGEST:
-        raise StoreError(f"{path} is larger than {_LARGEST:,} bytes: expected what Navigator.save writes")
+        raise StoreError(f"{path} is larger than {_LARGEST:,} bytes: expected a file written by Navigator.save")
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:

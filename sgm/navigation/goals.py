@@ -1,4 +1,4 @@
-"""Where cleanup sends its robots: to nodes drawn at random, or over the doubtful edges that many plans use."""
+"""Goals of cleanup: nodes drawn at random, or goals whose plans use doubtful edges that many plans need."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from .navigator import FOLLOWING, NOWHERE, Navigator
 
 Floats = NDArray[np.float64]
 
-TREE_NODES = 1 << 21  # in all trees of a survey together, at most: bounds its time and memory on large graphs
-CLAIMED = 1e-3  # of its worth is what an edge on one robot's plan is worth to the others
-LEAST = 1e-100  # worth that is not made less by claims, so that it does not vanish where many robots share few edges
+TREE_NODES = 1 << 21  # most nodes in all trees of a survey, which bounds its time and RAM on large graphs
+CLAIMED = 1e-3  # factor on the worth of an edge on the plan of one robot, for the other robots
+LEAST = 1e-100  # worth below which claims change nothing, so that it does not vanish if many robots share few edges
 
 
 def count(observations: Any) -> int:
-    """How many robots these observations, an array or a dict of arrays, are of."""
+    """Number of robots in a batch of observations, an array or a dict of arrays."""
     while isinstance(observations, Mapping):
         observations = next(iter(observations.values()))
     return len(observations)
 
 
 class Goals(Protocol):
-    """Whatever sets the goals of cleanup."""
+    """Draws the goals of cleanup."""
 
     def draw(self, navigator: Navigator, random: np.random.Generator, observations: Any) -> Ints:
-        """Goal nodes, (n,), for robots that begin an episode where they see these (n, ...) observations."""
+        """Draw (n,) goal nodes for robots that begin an episode with (n, ...) observations."""
         ...
 
 
 class RandomGoals:
-    """The paper's goals (Sec. 4.3): every node is as likely as any other."""
+    """The goals of the paper (Sec. 4.3): nodes drawn uniformly."""
 
     def draw(self, navigator: Navigator, random: np.random.Generator, observations: Any) -> Ints:
-        """One node for each robot, wherever it is."""
+        """Draw one node for each robot, independent of its position."""
         return random.integers(len(navigator.memory), size=count(observations))
 
 
 class ActiveGoals:
-    """Goals whose plans run over the doubtful edges that most shortest paths use. Not in the paper.
+    """Goals whose plans use doubtful edges that many shortest paths need. Not in the paper.
 
-    An edge is worth its doubt times its use, see `Survey`. Of a sample of goals a robot gets the one whose plan, from
-    the node nearest to the robot, has the most worth per step. What is on one robot's plan is worth next to nothing to
-    the others, so that they spread. A robot that is cut off from all of these goals gets the far end of a doubtful
-    edge.
+    The worth of an edge is its doubt times its use, see `Survey`. Of a sample of goals a robot gets the one whose plan,
+    from the node nearest to the robot, has the most worth per step. Edges on the plan of one robot are worth next to
+    nothing to the others, so that the robots spread. A robot without a path to any of these goals gets the target of a
+    doubtful edge.
 
-    Late edges of a plan count as much as early ones: a robot that fails plans again and goes on.
+    Late edges of a plan count as much as early ones, because a robot that fails plans again and continues.
     """
 
     def __init__(self, candidates: int = 48, refresh: int | None = None) -> None:
-        """Choose goals by surveying the memory from time to time.
+        """Choose goals by a survey of the memory, which is repeated from time to time.
 
         Args:
-            candidates: goals to choose among, sampled anew for each survey, which counts use on the plans to them;
-                fewer on graphs of more than 40,000 nodes.
-            refresh: episodes after which the memory is surveyed again; None: one for every 20 nodes, and at least 32
-                and one for each robot.
+            candidates: number of goals to choose from, sampled again for each survey; the survey counts the use of
+                edges on the plans to them. There are fewer on graphs of more than 40,000 nodes.
+            refresh: number of episodes after which the memory is surveyed again; None: one for every 20 nodes, at least
+                32, and at least one for each robot.
         """
         self.candidates = whole("candidates", candidates, 1)
         self.refresh = None if refresh is None else whole("refresh", refresh, 1)
@@ -71,16 +71,16 @@ class ActiveGoals:
         self._drawn = 0
 
     def draw(self, navigator: Navigator, random: np.random.Generator, observations: Any) -> Ints:
-        """The best goal for each robot in turn."""
+        """Choose the best goal for each robot in turn."""
         starts = navigator.locate(observations)
         survey = self._current(navigator, random)
         self._drawn += len(starts)
         return np.array([survey.goal_from(int(start), random) for start in starts], np.int64)
 
     def _current(self, navigator: Navigator, random: np.random.Generator) -> Survey:
-        """The last survey, or a new one if it is out of date."""
+        """Return the last survey, or a new one if it is out of date."""
         memory = navigator.memory
-        # Each cleaner has a generator of its own, and its first survey: one that begins anew repeats itself.
+        # Each cleaner has its own generator, and begins with a new survey, so that its results are reproducible.
         subject = (random, navigator, memory, len(memory), memory.settings)
         lasts = self.refresh or max(32, len(memory) // 20, len(navigator.phase))
         if self._survey is None or subject != self._subject or self._drawn >= lasts:
@@ -90,10 +90,10 @@ class ActiveGoals:
 
 
 def doubt(successes: ArrayLike, failures: ArrayLike) -> Floats:
-    """How much there is to learn from trying an edge once more.
+    """Expected reduction of uncertainty by one more try of an edge.
 
-    The outcome of a try is as uncertain as the variance of Beta(1 + successes, 1 + failures) says; doubt is what one
-    more try is expected to take off that. It is 1/36 for an edge that was never tried, and settles with tries.
+    The uncertainty is the variance of Beta(1 + successes, 1 + failures); doubt is its expected decrease by one more
+    try. It is 1/36 for an edge that was never tried, and decreases with tries.
     """
     a, b = 1.0 + np.asarray(successes, np.float64), 1.0 + np.asarray(failures, np.float64)
     variance = a * b / ((a + b) ** 2 * (a + b + 1.0))
@@ -101,26 +101,26 @@ def doubt(successes: ArrayLike, failures: ArrayLike) -> Floats:
 
 
 class Survey:
-    """What trying each edge of a memory is worth, and which goals lead there.
+    """The worth of trying each edge of a memory, and the goals whose plans use these edges.
 
-    The worth of an edge is its doubt times its use: how many of the plans from every node to a sample of goals run over
-    it, an estimate of its betweenness.
+    The worth of an edge is its doubt times its use. The use is the number of plans from all nodes to a sample of goals
+    that contain the edge, an estimate of its betweenness.
 
     Attributes:
-        edges: the E edges that stood at the time.
-        use: (E,) float64 plans.
-        worth: (E + 1,) float64, less what robots have claimed since; the last is no edge.
+        edges: the E edges that plans could use at the time of the survey.
+        use: (E,) float64 number of plans.
+        worth: (E + 1,) float64 worth, lowered for edges that robots have claimed since; the last entry is no edge.
         goals: (G,) the sampled goals.
     """
 
     def __init__(self, navigator: Navigator, random: np.random.Generator, candidates: int) -> None:
-        """Survey the memory of `navigator`, whose robots under way keep what is on their plans."""
+        """Survey the memory of `navigator`; the edges on the present plans of its robots are claimed."""
         self.memory, self.by, self.max_steps = navigator.memory, navigator.router.by, navigator.max_steps
         nodes = len(self.memory)
         self.edges = self.memory.edges()
         self._keys = self.edges.source * nodes + self.edges.target
         self.goals = random.choice(nodes, min(nodes, candidates, max(4, TREE_NODES // nodes)), replace=False)
-        # Trees of plans to the goals, as places in a row: G of them, each with V nodes and a place beyond its goal.
+        # Trees of plans to the G goals in one array, each with V nodes and one place beyond its goal.
         self._roots = np.arange(len(self.goals)) * (nodes + 1)
         self._leads = self._trees()
         self._weight = np.append(self.edges.weight, 0.0)
@@ -131,15 +131,15 @@ class Survey:
             self._claim(self._along(navigator.path(int(robot))))
 
     def goal_from(self, start: int, random: np.random.Generator) -> int:
-        """A goal for a robot at the node `start`."""
+        """Choose a goal for a robot at the node `start`."""
         goal = self.best_goal(start)
         return self.doubtful_goal(random) if goal == NOWHERE else goal
 
     def best_goal(self, start: int) -> int:
-        """The goal with the most worth per step on the way to it from `start`, claimed; −1 if there is none."""
+        """Choose the goal with the most worth per step on the path from `start`, and claim its edges; −1: none."""
         most, goal, way = 0.0, NOWHERE, np.empty(0, np.int64)
         expected = self._expected(start)
-        # Edges may be gone since the survey, so what is best by its trees is compared with the plans of now.
+        # Edges may have been removed since the survey, so the best goals by its trees are planned again.
         for place in np.argsort(-expected, kind="stable"):
             if expected[place] <= most:
                 break
@@ -151,7 +151,7 @@ class Survey:
         return goal
 
     def doubtful_goal(self, random: np.random.Generator) -> int:
-        """The target of an edge that stands, drawn by worth and claimed; any node if no edge is worth a try."""
+        """Draw an edge in proportion to its worth, claim it, and return its target; any node if no edge has worth."""
         while (total := self.worth.sum()) > 0:
             edge = random.choice(len(self.worth), p=self.worth / total)
             source, target = int(self.edges.source[edge]), int(self.edges.target[edge])
@@ -162,15 +162,15 @@ class Survey:
         return int(random.integers(len(self.memory)))
 
     def _claim(self, edges: Ints) -> None:
-        """Leave little of the worth of edges that a robot is about to try, however many share them."""
+        """Lower the worth of edges that a robot is going to try."""
         self.worth[edges] *= np.where(self.worth[edges] > LEAST, CLAIMED, 1.0)
 
     def _rate(self, worth: ArrayLike, steps: ArrayLike) -> Floats:
-        """Worth per step; every plan is charged a failed try, lest the shortest win for being short."""
+        """Worth per step; the steps of a failed try are added to every plan, so that short plans have no advantage."""
         return np.asarray(np.asarray(worth) / (np.asarray(steps) + self.max_steps), np.float64)
 
     def _expected(self, start: int) -> Floats:
-        """(G,) worth per step of the ways to all goals, by the trees of the survey; 0 where there is none."""
+        """(G,) worth per step of the paths to all goals, by the trees of the survey; 0 without a path."""
         worth, steps = np.zeros((2, len(self.goals)))
         edge = self._leads[self._roots + start]
         while edge.max() >= 0:
@@ -180,25 +180,25 @@ class Survey:
         return self._rate(worth, steps)
 
     def _plan(self, start: int, goal: int) -> Ints:
-        """The edges that a robot would follow now."""
+        """Return the edges of the present plan between two nodes; empty without a path."""
         try:
             return self._along(self.memory.plan_nodes(start, goal, by=self.by).nodes)
         except NoPath:
             return np.empty(0, np.int64)
 
     def _along(self, nodes: Ints) -> Ints:
-        """The edges of a path, without those that are new since the survey."""
+        """Return the edges of a path, without those added since the survey."""
         edges = self._find(nodes[:-1], nodes[1:])
         return edges[edges >= 0]
 
     def _find(self, source: Ints, target: Ints) -> Ints:
-        """The edges between nodes; −1 where there is none, or no target."""
+        """Return the edges between pairs of nodes; −1 without an edge or a target."""
         keys = np.where(target < 0, -1, source * len(self.memory) + target)
         place = np.searchsorted(self._keys, keys)
         return np.where(np.append(self._keys, -2)[place] == keys, place, -1)
 
     def _evidence(self) -> tuple[Floats, Floats]:
-        """(E,) successes and (E,) failures."""
+        """(E,) successes and (E,) failures of the edges."""
         tried = self.memory.tried()
         ends = np.array(list(tried), np.int64).reshape(-1, 2)
         known = np.array([(item.successes, item.failures) for item in tried.values()], np.float64).reshape(-1, 2)
@@ -208,7 +208,7 @@ class Survey:
         return counts[0], counts[1]
 
     def _trees(self) -> Ints:
-        """(G · (V + 1),) the edge that leads on from each place; −1 at a goal, beyond it and where there is no path."""
+        """(G · (V + 1),) the next edge from each place of the trees; −1 at a goal, beyond it and without a path."""
         nodes = np.arange(len(self.memory))
         leads = np.full((len(self.goals), len(nodes) + 1), -1)
         for row, goal in zip(leads, self.goals, strict=True):
@@ -217,10 +217,10 @@ class Survey:
         return leads.ravel()
 
     def _count_plans(self) -> Floats:
-        """(E,) how many plans run over each edge.
+        """(E,) number of plans that contain each edge.
 
-        In round r each place hands the plans that have come to it to the place 2^r edges on, so that all are counted
-        after as many rounds as the longest plan has binary digits.
+        In round r each place adds the plans counted so far to the place 2^r edges further on, so that the number of
+        rounds is the number of binary digits of the longest plan.
         """
         beyond = len(self._leads)
         onward = np.repeat(self._roots, len(self.memory) + 1) + self._target[self._leads]
@@ -238,7 +238,7 @@ GOALS: dict[str, type[RandomGoals] | type[ActiveGoals]] = {"random": RandomGoals
 
 
 def make_goals(goals: str | Goals) -> Goals:
-    """Goals from their name, or the object itself."""
+    """Return the goals of this name; an object is returned as it is."""
     if isinstance(goals, str) and goals in GOALS:
         return GOALS[goals]()
     if isinstance(goals, (str, type)) or not callable(getattr(goals, "draw", None)):

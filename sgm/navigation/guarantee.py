@@ -1,4 +1,4 @@
-"""Theorem 1 for a memory, in a few numbers, where it can be afforded; otherwise why it was not measured."""
+"""Summary of the certificate (Theorem 1) of a memory if it can be measured in time; otherwise the reason."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from sgm.errors import SGMError
 from sgm.memory import SparseGraphicalMemory
 from sgm.memory.certificate import Certificate
 
-SECONDS = 10.0  # of measuring, about
-PAIRS = 300  # of nodes that are measured
-MOST = 10_000  # observations: the dense graph of more has no place in memory
-_BLOCK = 256  # nodes that are compared to see how long it takes
-_SEARCH = 1e-7  # s of a search for shortest ways for each edge
+SECONDS = 10.0  # approximate time limit of a measurement, s
+PAIRS = 300  # pairs of nodes that are measured
+MOST = 10_000  # most observations; the dense graph of more does not fit in RAM
+_BLOCK = 256  # nodes that are compared to estimate the time
+_SEARCH = 1e-7  # s for each edge in a search for shortest paths
 _HELP = "memory.certificate(observations) measures it"
 
 
 def guarantee(memory: SparseGraphicalMemory, observations: Any, seconds: float = SECONDS) -> dict[str, Any]:
-    """The certificate of a memory over all observations it was built from, ready for JSON; or a reason.
+    """Summarise the certificate of a memory over all observations it was built from, ready for JSON; or the reason.
 
     Args:
         memory: the memory, with its distance.
-        observations: all that it was built from, in order, or a function that gives them; None: they are not known.
-        seconds: what measuring may take, estimated from a part of it.
+        observations: all observations it was built from, in order, or a function that returns them; None: unknown.
+        seconds: time limit, s; the time is estimated before.
     """
     if observations is None:
-        return absent(f"What this memory was built from was not kept: {_HELP} where it is at hand.")
+        return absent(f"The observations from which this memory was built were not kept: with them, {_HELP}.")
     number = len(memory.assignment)
     try:
         if number > MOST:
@@ -36,7 +36,7 @@ def guarantee(memory: SparseGraphicalMemory, observations: Any, seconds: float =
         needed = _seconds(memory)
         if needed > seconds:
             return absent(
-                f"To compare {number:,} observations with each other would have taken about {needed:,.0f} s, more than "
+                f"Comparing {number:,} observations with each other would have taken about {needed:,.0f} s, more than "
                 f"the {seconds:g} s that a run spends on it: {_HELP}."
             )
         given = observations() if callable(observations) else observations
@@ -46,14 +46,14 @@ def guarantee(memory: SparseGraphicalMemory, observations: Any, seconds: float =
 
 
 def absent(reason: str) -> dict[str, Any]:
-    """Why there is no certificate."""
+    """Return the entry for a memory without a certificate, with the reason."""
     return {"applies": None, "reason": reason}
 
 
 def _seconds(memory: SparseGraphicalMemory) -> float:
-    """About how long the certificate takes, s: distances between a few nodes tell."""
+    """Estimate the time of a certificate, s, from distances between a few nodes."""
     vectors = memory.embeddings[: min(len(memory), _BLOCK)]
-    memory.distance(vectors[:1], vectors[:1])  # whatever is made ready at the first call is not counted
+    memory.distance(vectors[:1], vectors[:1])  # the first call may prepare something, which is not timed
     begin = time.process_time()
     steps = memory.distance(vectors, vectors)
     pace = (time.process_time() - begin) / steps.size
@@ -64,7 +64,7 @@ def _seconds(memory: SparseGraphicalMemory) -> float:
 
 
 def summary(certificate: Certificate) -> dict[str, Any]:
-    """What there is to say of a certificate: conditions, numbers in steps, and the text."""
+    """Summarise a certificate: conditions, numbers (costs in steps), and its text."""
     gap, bound = certificate.gap[np.isfinite(certificate.gap)], certificate.bound
     numbers = {
         "observations": certificate.observations,

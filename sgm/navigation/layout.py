@@ -1,6 +1,6 @@
-"""Episodes laid out on one plane by their own motion and pairs of observations that are taken for the same place.
+"""Lay out episodes on one plane, by odometry and by pairs of observations that may be the same place.
 
-Headings first (angular synchronisation by an eigenvector, then reweighted), then positions (linear least squares).
+First headings (angular synchronisation by an eigenvector, then by reweighting), then positions (linear least squares).
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ from scipy.sparse.linalg import splu
 from .motion import Floats, wrapped
 
 Ints = NDArray[np.int64]
-_POWERS, _ROUNDS = 200, 12  # of the eigenvector, and of reweighted headings after it
-_SPREAD = np.radians(20.0)  # of headings at one place
-_LEAST = 1e-3  # of a pair's weight that joins episodes at all
+_POWERS, _ROUNDS = 200, 12  # power iterations for the eigenvector, and iterations of reweighting after them
+_SPREAD = np.radians(20.0)  # spread of headings at one place
+_LEAST = 1e-3  # smallest weight of a pair that joins episodes
 
 
 class Layout:
-    """What pairs and own motion say about where episodes lie to each other."""
+    """The relative poses of episodes, estimated from pairs and odometry."""
 
     def __init__(self, poses: Floats, episodes: Ints, pairs: Ints, near: float, drift: float) -> None:
         """Prepare the problem.
 
         Args:
-            poses: (n, 3) by own motion, each episode in a frame of its own.
-            episodes: (n,).
-            pairs: (m, 2) rows, one pair or more.
-            near: how far apart the observations of a true pair are, units of the poses.
-            drift: how far wrong own motion is, as a share of the way.
+            poses: (n, 3) poses by odometry, each episode in its own frame.
+            episodes: (n,) episode of each observation.
+            pairs: (m, 2) rows of pairs, at least one.
+            near: distance of the observations of a true pair, units of the poses.
+            drift: error of odometry, as a share of the distance travelled.
         """
         labels = np.unique(episodes, return_inverse=True)[1]
         self.ends = labels[pairs]  # (m, 2) episodes
-        self.turned = wrapped(poses[pairs[:, 0], 2] - poses[pairs[:, 1], 2])  # that the second must be turned by
+        self.turned = wrapped(poses[pairs[:, 0], 2] - poses[pairs[:, 1], 2])  # relative turn of the second episode
         self.count, self.near = int(labels.max()) + 1, near
-        # Only observations that pairs end at are unknowns; the way between two of them is one link.
+        # Only observations of pairs are unknowns; the motion between two of them in an episode is one link.
         rows, index = np.unique(pairs, return_inverse=True)
         self.index, self.labels = index.reshape(pairs.shape), labels[rows]
         self.poses = poses[rows]
@@ -46,14 +46,14 @@ class Layout:
         self.trust = 1.0 / (drift**2 * passed + (0.05 * near) ** 2)
 
     def residuals(self, weights: Floats) -> tuple[Floats, Floats, float]:
-        """How far headings (radians) and places (units) of pairs are off, (m,) each; and how far those of any two are.
+        """Lay out the episodes; return the (m,) heading errors (radians) and (m,) distances of pairs, and a scale.
 
-        Both are nan for a pair that nothing joins but pairs that are not trusted at all. The last number is the
-        standard deviation along one axis between one end of a pair and the other end of another: what any two places of
-        the layout are apart.
+        The first two are NaN for a pair whose episodes are joined only by pairs without weight. The scale is the
+        standard deviation along one axis between places of different pairs: the typical distance of any two places in
+        the layout.
 
         Args:
-            weights: (m,) how far each pair is trusted, 0 to 1.
+            weights: (m,) trust in each pair, 0 to 1.
         """
         used = weights > _LEAST
         graph = coo_array((np.ones(int(used.sum())), tuple(self.ends[used].T)), shape=(self.count, self.count))
@@ -70,7 +70,7 @@ class Layout:
         return np.where(joined, np.abs(off), np.nan), np.where(joined, apart, np.nan), anywhere
 
     def _headings(self, weights: Floats) -> Floats:
-        """(episodes,) what to turn each episode by, radians: b's minus a's should be h_a − h_b."""
+        """(episodes,) rotation of each episode, radians; for a pair (a, b), that of b minus that of a is h_a − h_b."""
         one, other = self.ends.T
         match = np.exp(-1j * self.turned)
         random = np.random.default_rng(0)
@@ -86,7 +86,7 @@ class Layout:
         return np.asarray(np.angle(state))
 
     def _averaging(self, values: NDArray[np.complex128]) -> csr_array:
-        """(episodes, episodes): what the others say of each episode's heading, averaged by the weight of pairs."""
+        """(episodes, episodes) matrix that averages the headings of an episode implied by its pairs, by weight."""
         shape = self.count, self.count
         product = csr_array(coo_array((values, tuple(self.ends.T)), shape=shape))
         product = csr_array(product + product.conj().T)
@@ -94,7 +94,7 @@ class Layout:
         return csr_array(diags_array(1.0 / np.maximum(degree, 1e-12)) @ product)
 
     def _positions(self, angle: Floats, weights: Floats) -> Floats:
-        """(unknowns, 2) places by least squares over own motion and pairs."""
+        """(unknowns, 2) positions, by least squares over odometry and pairs."""
         turn = angle[self.labels]
         cos, sin = np.cos(turn), np.sin(turn)
         x, y = self.poses[:, 0], self.poses[:, 1]
@@ -112,13 +112,13 @@ class Layout:
 
 
 def _laplacian(size: int, starts: Ints, ends: Ints, weights: Floats) -> csc_array:
-    """The weighted graph Laplacian, (size, size)."""
+    """Return the weighted graph Laplacian, (size, size)."""
     values = np.concatenate([weights, weights, -weights, -weights])
     rows, columns = np.concatenate([starts, ends, starts, ends]), np.concatenate([starts, ends, ends, starts])
     return csc_array(coo_array((values, (rows, columns)), shape=(size, size)))
 
 
 def _unit(state: NDArray[np.complex128]) -> NDArray[np.complex128]:
-    """Complex numbers of length 1."""
+    """Normalise complex numbers to length 1; zero becomes 1."""
     size = np.abs(state)
     return np.where(size > 1e-300, state / np.maximum(size, 1e-300), 1.0)

@@ -1,4 +1,4 @@
-"""Localisers: where in the memory each robot is, and how far nodes are from goals."""
+"""Localisers: find the nodes near robots and goals."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-ENOUGH = 50  # nodes from which on equal distances are no chance
-SAMPLE = 64  # nodes whose distances are looked at
-CLIPPED = 0.05  # share of distances that are equal to the greatest, from which on that is a ceiling
+ENOUGH = 50  # fewest nodes for deciding that a distance is clipped
+SAMPLE = 64  # nodes whose distances are compared
+CLIPPED = 0.05  # smallest share of distances equal to the largest one for a clipped distance
 
 
 def clipped_at(distance: Distance, nodes: Floats) -> float:
-    """The greatest distance between (V, e) nodes if many of them have it; infinity otherwise."""
+    """Return the largest distance between (V, e) nodes if many pairs have exactly this distance, else infinity."""
     if len(nodes) < ENOUGH:
         return math.inf
     chosen = np.unique(np.linspace(0, len(nodes) - 1, SAMPLE).astype(np.int64))
@@ -38,16 +38,16 @@ def clipped_at(distance: Distance, nodes: Floats) -> float:
 
 @dataclasses.dataclass
 class NearestNode:
-    """The node nearest to what is seen now, by the learned distance (the paper's).
+    """Localises by the node nearest to the present observation, by the learned distance (as in the paper).
 
     Attributes:
-        embedding: the node attribute with embeddings for the agent's own distance; None: the memory's embeddings.
+        embedding: the node attribute with embeddings for the distance of the agent; None: the embeddings of the memory.
     """
 
     embedding: str | None = None
     every_step = False  # distances to all nodes are computed in every step, not only for planning
-    by_odometry = False  # the robot acts on odometry, and looks only to plan
-    places: Floats = dataclasses.field(init=False, repr=False, compare=False)  # (V, p) where nodes are, for odometry
+    by_odometry = False  # the robot acts on odometry, and uses images only to plan
+    places: Floats = dataclasses.field(init=False, repr=False, compare=False)  # (V, p) node positions, for odometry
     _agent: Navigator = dataclasses.field(init=False, repr=False, compare=False)
 
     def bind(self, agent: Navigator) -> None:
@@ -60,23 +60,23 @@ class NearestNode:
         self._known: dict[int, Floats] = {}
 
     def refresh(self) -> None:
-        """Take over the nodes that the memory has now."""
+        """Update the localiser after nodes were added to the memory."""
         memory = self._agent.memory
         self._nodes = memory.attributes[self.embedding] if self.embedding else memory.embeddings
         self._ceiling: float | None = None
 
     def reset(self, episodes: int) -> None:
-        """Know nothing for so many episodes."""
+        """Begin `episodes` new episodes."""
 
     def forget(self, mask: Bools) -> None:
-        """Know nothing for these episodes."""
+        """Begin new episodes in these rows."""
 
     @property
     def ceiling(self) -> float:
-        """Steps from which on the distance says only "at least so far"; infinite if it always tells.
+        """Value at which the distance is clipped, steps; infinite if it is not clipped.
 
-        `distance.far`, where the distance has it. Otherwise the greatest distance between nodes, if so many pairs of
-        nodes have exactly that distance that it must be where the distance was clipped.
+        It is `distance.far` if the distance has it. Otherwise it is the largest distance between nodes, if so many
+        pairs of nodes have exactly this distance that it must be the value at which the distance was clipped.
         """
         if self._ceiling is None:
             distance = self._agent.distance or self._agent.memory.distance
@@ -85,42 +85,42 @@ class NearestNode:
         return self._ceiling
 
     def see(self, observations: Any, active: Bools) -> None:
-        """Take in what the robots see, (n, ...)."""
+        """Set the present observations of the robots, (n, ...)."""
         self._observations, self._vectors, self._known = observations, None, {}
         if self.every_step:
             rows = np.flatnonzero(active)
             self._known = dict(zip(rows.tolist(), self._measure(rows), strict=True))
 
     def to_nodes(self, rows: Ints) -> Floats:
-        """(m, V) steps from these robots to every node."""
+        """(m, V) steps from these robots to every node, by the present observation."""
         missing = np.array([row for row in rows.tolist() if row not in self._known], np.int64)
         if len(missing):
             self._known.update(zip(missing.tolist(), self._measure(missing), strict=True))
         return np.stack([self._known[row] for row in rows.tolist()])
 
     def nearest_start(self, rows: Ints) -> Near | None:
-        """The nodes nearest to these robots; None where a plan goes by more than what is nearest."""
+        """Return the nodes nearest to these robots; None if planning needs the distances to all nodes."""
         known = self._own or self.every_step or self.by_odometry
         if known or getattr(self._agent.memory.distance, "nearest", None) is None:
             return None
         return self._agent.memory.localise(self.vectors(rows), embedded=True)
 
     def nearest_goal(self, goals: Any) -> Near:
-        """The nodes nearest to each of (m, ...) goals; only where `nearest_start` tells where robots are."""
+        """Return the nodes nearest to each of (m, ...) goals; used only if `nearest_start` is not None."""
         memory = self._agent.memory
         embed = getattr(memory.distance, "embed_goal", None)
         return memory.localise(goals if embed is None else embed(goals), as_goals=True, embedded=embed is not None)
 
     def belief(self, rows: Ints) -> NDArray[Any]:
-        """(m, V) how likely each robot is at each node; only the order of the values means something."""
+        """(m, V) plausibility that each robot is at each node; only the order of the values is meaningful."""
         return -self.to_nodes(rows)
 
     def start_steps(self, rows: Ints) -> Floats:
-        """(m, V) steps from these robots to every node, by all that the localiser knows."""
+        """(m, V) steps from these robots to every node, by all observations that the localiser uses."""
         return self.to_nodes(rows)
 
     def vectors(self, rows: Ints) -> Floats:
-        """(m, e) embeddings of what these robots see."""
+        """(m, e) embeddings of the present observations of these robots."""
         if self._vectors is None:
             self._vectors = self._agent.memory.embed(self._observations)
         return self._vectors[rows]
@@ -136,18 +136,18 @@ class NearestNode:
         return np.stack([distance(self._nodes, embed(np.asarray(goal)[None]))[:, 0] for goal in goals])
 
     def goal_places(self, rows: Ints, goals: Any, nodes: Ints) -> Floats:
-        """(m, p) where robots that have come to these nodes find their (m, ...) goals, for odometry: there."""
+        """(m, p) positions of goals for robots that have reached these nodes, for odometry: those of the nodes."""
         return self.places[nodes]
 
     def nearest(self, observations: Any) -> Ints:
-        """(m,) the nodes nearest to where these (m, ...) observations are made."""
+        """(m,) nodes nearest to (m, ...) observations."""
         if not self._own:
             return self._agent.memory.localise(observations).node
         assert self._agent.distance is not None
         return self._agent.distance(self._agent.distance.embed(observations), self._nodes).argmin(axis=1)
 
     def seen(self, rows: Ints) -> Any:
-        """(m, ...) what these robots see."""
+        """(m, ...) present observations of these robots."""
         return self._observations[rows]
 
     def _measure(self, rows: Ints) -> Floats:
@@ -159,11 +159,16 @@ class NearestNode:
 
 @dataclasses.dataclass
 class BayesFilter(NearestNode):
-    """Where a robot probably is, given all that it has seen in this episode: a Bayes filter over the nodes.
+    """Localises by a Bayes filter over the nodes, from all observations of the episode.
 
-    Between two observations a robot stays where it is or goes along an edge, in either direction, as often as `hops`
-    times; with the probability `leak` it is anywhere, which lets it recover. An observation is as likely at a node as
-    exp(−d / sharpness), d the steps from the observation to the node.
+    In the motion model a robot stays or moves along an edge, in either direction, `hops` times between two
+    observations; with probability `leak` it is at any node, which lets it recover. The likelihood of an observation at
+    a node is proportional to exp(−d / sharpness), where d is the distance from the observation to the node.
+
+    Attributes:
+        sharpness: scale of the likelihood, steps.
+        leak: probability of any node between two observations.
+        hops: number of moves between two observations.
     """
 
     sharpness: float = 1.0
@@ -172,7 +177,7 @@ class BayesFilter(NearestNode):
     every_step = True
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check the parameters."""
         if not self.sharpness > 0:
             raise InputError(f"sharpness is {self.sharpness!r}: expected a number of steps over 0")
         if not 0 < self.leak <= 1:
@@ -185,38 +190,41 @@ class BayesFilter(NearestNode):
         self._moves: csr_array | None = None
 
     def refresh(self) -> None:
-        """Take over the nodes that the memory has now; beliefs begin anew."""
+        """Update the localiser after nodes were added to the memory; beliefs become uniform."""
         super().refresh()
         self.reset(len(getattr(self, "beliefs", ())))
 
     def reset(self, episodes: int) -> None:
-        """Know nothing for so many episodes."""
+        """Begin `episodes` new episodes, with uniform beliefs."""
         nodes = len(self._agent.memory)
         self.beliefs = np.full((episodes, nodes), 1 / max(1, nodes), np.float32)
 
     def forget(self, mask: Bools) -> None:
-        """Know nothing for these episodes."""
+        """Begin new episodes in these rows, with uniform beliefs."""
         self.beliefs[mask] = 1 / max(1, len(self._agent.memory))
 
     def see(self, observations: Any, active: Bools) -> None:
-        """Take in what the robots see."""
+        """Set the present observations of the robots, and update their beliefs."""
         super().see(observations, active)
         rows = np.flatnonzero(active)
         if len(rows):
             self.update(rows, self.to_nodes(rows))
 
     def belief(self, rows: Ints) -> NDArray[Any]:
-        """(m, V) probabilities."""
+        """(m, V) probabilities of the nodes."""
         return self.beliefs[rows]
 
     def start_steps(self, rows: Ints) -> Floats:
-        """(m, V) steps that one observation would have to say for these probabilities; the least is the nearest's."""
+        """(m, V) beliefs as steps: distances at which one observation would give these probabilities.
+
+        The smallest is the distance of the present observation to its nearest node.
+        """
         doubt = -self.sharpness * np.log(np.maximum(self.beliefs[rows], np.finfo(np.float32).tiny))
         nearest = self.to_nodes(rows).min(axis=1, keepdims=True)
         return (doubt - doubt.min(axis=1, keepdims=True) + nearest).astype(np.float32)
 
     def update(self, rows: Ints, to_nodes: Floats) -> None:
-        """Move and weigh the beliefs of these rows: (m, V) steps to all nodes."""
+        """Update the beliefs of these rows by the motion model and by (m, V) steps to all nodes."""
         self._refresh()
         prior = self.beliefs[rows].T
         for _ in range(self.hops):
@@ -227,7 +235,7 @@ class BayesFilter(NearestNode):
         self.beliefs[rows] = posterior / posterior.sum(axis=1, keepdims=True)
 
     def _refresh(self) -> None:
-        """Rebuild the motion model when the memory has grown; removed edges go on counting until then."""
+        """Make the motion model again if the memory has grown; edges removed since then still count."""
         memory = self._agent.memory
         if self._moves is not None and self._moves.shape[0] == len(memory):
             return
@@ -239,23 +247,24 @@ class BayesFilter(NearestNode):
         self._moves = csr_array((diags_array(1 / leaving) @ both).T.astype(np.float32))
 
 
-FEWEST = 3  # nodes that can agree: two have no midst
-AROUND = 3.0  # nodes within so many times the median gap to the one in their midst are around it
+FEWEST = 3  # fewest nodes for an agreement: the medoid of two is not defined
+AROUND = 3.0  # nodes within this many times the median distance to the medoid count as agreeing with it
 
 
 @dataclasses.dataclass
 class Odometry(NearestNode):
-    """The nearest node by what is seen, looked at only to plan; between plans the robot goes by odometry.
+    """Localises by the nearest node when the agent plans; between plans the robot moves by odometry.
 
-    The robot acts on odometry, x and y first, and knows where each node was seen from a node attribute in the same
-    frame. It looks (the agent's `look`) at the beginning of an episode and when it plans anew.
+    The robot acts on odometry, x and y first; a node attribute holds the positions of the nodes in the same frame.
+    Images (`look` of the agent) are used only at the beginning of an episode and when the agent plans again.
 
     Attributes:
-        position: the node attribute that says where nodes are: (V, p), x and y first.
-        agreeing: so many nodes, nearest both ways to what is seen or to a goal, say together where it is: the one in
-            their midst counts as the nearest, and a goal is taken to be at the mean of those around it. One that lies
-            elsewhere is outvoted. They should lie closer together than a goal has to be met: more of them draw goals at
-            the border of what was explored inwards. 1: the nearest itself, one way.
+        position: the node attribute with the positions of nodes: (V, p), x and y first.
+        agreeing: number of nodes that vote on the position of a robot or a goal: those nearest to its image, by the
+            mean of both directions. The medoid of their positions counts as the nearest node, and a goal is taken to be
+            at the mean position of the nodes around it, so a single wrong node is outvoted. They should be closer
+            together than the tolerance of a goal; with too many, goals at the border of the explored area are moved
+            inwards. 1: the nearest node itself, by one direction.
     """
 
     position: str = "pose"
@@ -263,7 +272,7 @@ class Odometry(NearestNode):
     by_odometry = True
 
     def __post_init__(self) -> None:
-        """Check the number."""
+        """Check the parameters."""
         self.agreeing = whole("agreeing", self.agreeing, 1)
 
     def bind(self, agent: Navigator) -> None:
@@ -274,45 +283,46 @@ class Odometry(NearestNode):
             raise InputError("an agent with odometry needs look, a function from (m,) rows to what these robots see")
 
     def refresh(self) -> None:
-        """Take over the nodes that the memory has now, and where they are."""
+        """Update the localiser after nodes were added to the memory, with their positions."""
         super().refresh()
         attributes = self._agent.memory.attributes
         if self.position not in attributes:
-            raise InputError(f"the memory has no attribute {self.position!r}, where its nodes are")
+            raise InputError(f"the memory has no attribute {self.position!r} with the positions of its nodes")
         self.places = np.asarray(attributes[self.position], np.float32)
         if self.places.ndim != 2 or self.places.shape[1] < 2:
             raise InputError(f"attribute {self.position!r} has shape {self.places.shape}: expected (V, 2 or more)")
         if missing := int((~np.isfinite(self.places[:, :2]).all(axis=1)).sum()):
-            raise InputError(f"{missing} nodes have no place in {self.position!r}: give one with every observation")
+            raise InputError(f"{missing} nodes have no position in {self.position!r}: give one with every observation")
 
     def seen(self, rows: Ints) -> Any:
-        """(m, ...) what these robots see."""
+        """(m, ...) present images of these robots."""
         assert self._agent.look is not None
         return self._agent.look(rows)
 
     def nearest(self, observations: Any) -> Ints:
-        """(m,) the nodes nearest to (m, o) odometry."""
+        """(m,) nodes nearest to (m, o) odometry."""
         here = np.asarray(observations)[:, None, :2]
         return np.square(here - self.places[:, :2]).sum(axis=2).argmin(axis=1)
 
     def reset(self, episodes: int) -> None:
-        """Know nothing for so many episodes."""
+        """Begin `episodes` new episodes."""
         self._spots = {}
 
     def forget(self, mask: Bools) -> None:
-        """Know nothing for these episodes."""
+        """Begin new episodes in these rows."""
         for episode in np.flatnonzero(mask).tolist():
             self._spots.pop(episode, None)
 
     def from_nodes(self, goals: Any) -> Floats:
-        """(m, V) steps from every node to each of (m, ...) goals; the least is that of the node the others agree on."""
+        """(m, V) steps from every node to each of (m, ...) goals; smallest for the medoid of the nodes that vote."""
         return self._agreed(self._both_ways(goals), self._connected())
 
     def goal_places(self, rows: Ints, goals: Any, nodes: Ints) -> Floats:
-        """(m, p) where robots that have come to these nodes find their (m, ...) goals.
+        """(m, p) positions of (m, ...) goals for robots that have reached these nodes.
 
-        A goal has been seen, not visited: it is where the nodes that agree on it are in the mean. A robot that was sent
-        to another node looks for the goal there. Without goals they are these nodes.
+        Only the image of a goal is known: its position is the mean of the nodes that agree on it. For a robot that was
+        sent to another node than their medoid, it is the position of that node. Without goals (None) the positions are
+        those of the nodes.
         """
         aims = super().goal_places(rows, goals, nodes)
         if goals is None or self.agreeing < FEWEST:
@@ -333,7 +343,7 @@ class Odometry(NearestNode):
         return there if self.agreeing < FEWEST else self._agreed((there + distance(self._nodes, seen).T) / 2)
 
     def _both_ways(self, goals: Any) -> Floats:
-        """(m, V) steps between every node and each of (m, ...) goals: there, or if nodes agree there and back."""
+        """(m, V) steps from every node to each of (m, ...) goals; if nodes vote, the mean of both directions."""
         there = super().from_nodes(goals)
         if self.agreeing < FEWEST:
             return there
@@ -343,7 +353,7 @@ class Odometry(NearestNode):
         return (there + back) / 2
 
     def _connected(self) -> Bools | None:
-        """(V,) which nodes are asked where a goal is: not those of parts too small to agree, where few plans lead."""
+        """(V,) nodes that may vote on a goal: those in components of at least `agreeing` nodes; None: all."""
         if self.agreeing < FEWEST:
             return None
         parts = self._agent.memory.parts()
@@ -351,7 +361,7 @@ class Odometry(NearestNode):
         return large if large.any() else None
 
     def _agreed(self, steps: Floats, asked: Bools | None = None) -> Floats:
-        """(m, V) steps in which the node that the nearest ones agree on is just below all others."""
+        """(m, V) steps, changed so that the medoid of the nearest nodes is just below all others."""
         if self.agreeing < FEWEST:
             return steps
         steps = np.array(steps, np.float32)
@@ -360,7 +370,7 @@ class Odometry(NearestNode):
         return steps
 
     def _agreement(self, steps: Floats, asked: Bools | None = None) -> tuple[Ints, Floats, Ints]:
-        """(m, n) nearest nodes of those asked, how far they are from the one in their midst, and (m,) which that is."""
+        """Return (m, n) nearest nodes that may vote, their distances to the medoid of these, and (m,) the medoids."""
         rows, number = np.arange(len(steps)), self.agreeing
         if asked is not None:
             steps, number = np.where(asked, steps, np.inf), min(number, int(asked.sum()))

@@ -1,4 +1,4 @@
-"""Where an agent went by its own motion: poses integrated from its actions, each episode in a frame of its own."""
+"""Dead reckoning: poses integrated from the actions of an agent, each episode in its own frame."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ Motion = Callable[[NDArray[Any]], ArrayLike]  # (t, ...) actions of an episode t
 
 
 def dead_reckon(data: Experience, motion: Motion) -> Floats:
-    """Poses by the actions alone, each episode in a frame of its own: (n, 3) x, y and heading in radians, or (n, 2).
+    """Compute poses from actions, each episode in its own frame: (n, 3) x, y and heading in radians, or (n, 2).
 
     Args:
-        data: with actions; every step of an episode, none left out.
+        data: experience with actions and with every step of its episodes.
         motion: (t, ...) actions of one episode to its (t + 1, 3) poses, x, y and heading in radians, or (t + 1, 2)
-            positions where all episodes share a compass. For example a `LinearMotion`.
+            positions if all episodes share a compass. For example a `LinearMotion`.
     """
     if data.actions is None:
         raise InputError("the experience has no actions: dead reckoning integrates them; give poses from odometry")
     steps = np.diff(data.steps)[np.diff(data.episodes) == 0]
     if (steps != 1).any():
         raise InputError(
-            "the experience leaves out steps within an episode: expected all of them, for actions are integrated one "
-            "by one; dead-reckon the whole experience first, then take the rows you want"
+            "the experience leaves out steps within an episode: expected all of them, because actions are integrated "
+            "one by one; dead-reckon the whole experience first, then select rows"
         )
     found = []
     for rows in data.rows_by_episode():
@@ -38,8 +38,8 @@ def dead_reckon(data: Experience, motion: Motion) -> Floats:
         length = rows.stop - rows.start
         if poses.ndim != 2 or len(poses) != length or poses.shape[1] not in (2, 3) or not np.isfinite(poses).all():
             raise InputError(
-                f"the motion model gave an array of shape {poses.shape} for {length - 1} actions: expected ({length}, "
-                "3) finite poses, or 2 columns without a heading"
+                f"the motion model returned an array of shape {poses.shape} for {length - 1} actions: expected "
+                f"({length}, 3) finite poses, or 2 columns without a heading"
             )
         found.append(poses)
     return np.concatenate(found) if found else np.empty((0, 3))
@@ -47,14 +47,14 @@ def dead_reckon(data: Experience, motion: Motion) -> Floats:
 
 @dataclasses.dataclass(frozen=True)
 class LinearMotion:
-    """Motion in the robot's own frame, linear in its last few actions; fitted where odometry was recorded.
+    """Motion in the frame of the robot, linear in its last few actions; fitted to recorded odometry.
 
     Attributes:
         coefficients: (memory × a + 1, 3) from the last `memory` actions (newest first, a numbers each) and a constant
-            to what one step adds forwards, to the left (units of the odometry) and to the heading (radians).
-        memory: how many actions a step depends on: momentum.
-        kinds: number of discrete actions, or 0 where actions are vectors.
-        error: (3,) root mean square of what the fit leaves unexplained in a step.
+            to the motion of one step: forwards and to the left (units of the odometry), and the turn (radians).
+        memory: number of actions on which a step depends, because of momentum.
+        kinds: number of discrete actions; 0 if actions are vectors.
+        error: (3,) root mean square residual of the fit in one step.
     """
 
     coefficients: Floats
@@ -67,10 +67,10 @@ class LinearMotion:
         """Fit by least squares.
 
         Args:
-            actions: (n,) whole numbers or (n, a) vectors; the row of an episode's last observation means nothing.
+            actions: (n,) whole numbers or (n, a) vectors; the last row of an episode is ignored.
             poses: (n, 3) x, y and heading in radians by odometry.
-            episodes: (n,) the episode of each row.
-            memory: how many of the last actions a step depends on.
+            episodes: (n,) episode of each row.
+            memory: number of last actions on which a step depends.
         """
         acts, track, labels = np.asarray(actions), np.asarray(poses, np.float64), np.asarray(episodes)
         if track.shape != (len(acts), 3) or labels.shape != (len(acts),) or memory < 1 or len(acts) < 2:
@@ -87,7 +87,7 @@ class LinearMotion:
         return cls(coefficients, memory, kinds, error)
 
     def __call__(self, actions: ArrayLike) -> Floats:
-        """(t, ...) actions of one episode to (t + 1, 3) poses, from the origin on."""
+        """Integrate (t, ...) actions of one episode to (t + 1, 3) poses, beginning at the origin."""
         vectors = _vectors(np.asarray(actions), self.kinds)
         moved = _history(vectors, np.zeros(len(vectors), np.int64), self.memory) @ self.coefficients
         heading = np.concatenate([[0.0], np.cumsum(moved[:, 2])])
@@ -97,7 +97,7 @@ class LinearMotion:
 
 
 def to_own_frame(poses: Floats, others: Floats) -> Floats:
-    """Other poses as seen from poses: (..., 3) and (..., 3) to (..., 3) forwards, left and turned by, in ±π."""
+    """Return `others` in the frames of `poses`: (..., 3) and (..., 3) to (..., 3) forwards, left and turn in ±π."""
     ahead = others - poses
     cos, sin = np.cos(poses[..., 2]), np.sin(poses[..., 2])
     forwards, left = ahead[..., 0] * cos + ahead[..., 1] * sin, ahead[..., 1] * cos - ahead[..., 0] * sin
@@ -105,12 +105,12 @@ def to_own_frame(poses: Floats, others: Floats) -> Floats:
 
 
 def wrapped(angle: Floats) -> Floats:
-    """Angles in ±π."""
+    """Wrap angles to ±π."""
     return (angle + np.pi) % (2 * np.pi) - np.pi
 
 
 def _vectors(actions: NDArray[Any], kinds: int) -> Floats:
-    """Actions as vectors: (n,) numbers to (n, kinds) with a one each."""
+    """Return actions as vectors; (n,) discrete ones as (n, kinds) one-hot vectors."""
     if not kinds:
         return np.asarray(actions, np.float64).reshape(len(actions), int(np.prod(np.shape(actions)[1:])))
     if len(actions) and int(actions.max()) >= kinds:
@@ -119,7 +119,7 @@ def _vectors(actions: NDArray[Any], kinds: int) -> Floats:
 
 
 def _history(vectors: Floats, episodes: NDArray[np.int64], memory: int) -> Floats:
-    """The last actions at each step, newest first, with a one at the end; zeros before an episode begins."""
+    """Return the last actions at each step, newest first, and a constant 1; zeros before the first of an episode."""
     columns = [vectors]
     for lag in range(1, min(memory, len(vectors)) if len(vectors) else memory):
         earlier = np.zeros_like(vectors)

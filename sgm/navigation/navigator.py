@@ -1,4 +1,4 @@
-"""The agent, for one or many episodes at once, composed of a localiser, an arrival test, a router and blame."""
+"""The agent, for one or many episodes at once, composed of a localiser, an arrival test, a router and a blame rule."""
 
 from __future__ import annotations
 
@@ -18,54 +18,54 @@ from .localise import LOCALISERS, Bools, Ints, NearestNode
 from .route import NOWHERE, ROUTERS, NearestPair
 
 Look = Callable[[Ints], NDArray[Any]]
-FRESH, FOLLOWING, AT_LAST, LOST = range(4)  # to be planned; going to a waypoint; all waypoints reached; no path
+FRESH, FOLLOWING, AT_LAST, LOST = range(4)  # needs a plan; going to a waypoint; all waypoints reached; no path
 REMOVALS = ("episode", "none")
-GOAL = "achieved_goal"  # the node attribute, and the entry of observations, that is in goal space
+GOAL = "achieved_goal"  # name of the node attribute, and of the entry of observations, in goal space
 
 
 class Controller(Protocol):
-    """Short-range control: from where a robot is to a target nearby.
+    """Short-range control: moves a robot to a target nearby.
 
-    A controller with `uses_previous = True` is also given what was seen a step before, as `previous`.
+    A controller with `uses_previous = True` is also given the observations one step before, as `previous`.
     """
 
     def __call__(self, observations: Any, targets: Any, /) -> NDArray[Any]:
-        """(n, ...) observations and (n, ...) targets, in goal space, to (n, ...) actions."""
+        """Return (n, ...) actions for (n, ...) observations and (n, ...) targets in goal space."""
         ...
 
 
 class Navigator:
-    """Follows plans through a memory with a controller that is good for short distances only.
+    """Follows plans through a memory with a controller that is good over short distances only.
 
-    Each episode has a waypoint it is going to and, unless that is the first one, the node before it. A waypoint that is
-    reached is followed by the next one on the way to the goal's node; after the last one the agent heads for the goal
-    itself. A waypoint that is not reached within `max_steps` is given up: with `clean` the edge that led to it is
-    blamed (`memory.record`), and with `clean` or `replan` the agent localises itself anew and plans again. A goal that
-    changes during an episode is planned for at once.
+    Each episode has a present waypoint and, unless it is the first one, the node before it. When a waypoint is reached,
+    the next node on the path to the goal node becomes the waypoint; after the last one the agent heads for the goal
+    itself. A waypoint that is not reached within `max_steps` is given up: with `clean` a failure of the edge that led
+    to it is recorded (`memory.record`), and with `clean` or `replan` the agent localises itself and plans again. If the
+    goal changes during an episode, the agent plans again at once.
 
-    What fails in an episode is not tried again in it: neither the edge that was not passed (`removals`), nor the first
-    waypoint, to which no edge leads (`first_leg`), nor the node from which the goal was not reached. The memory is left
-    as it is, and the next episode begins anew.
+    Failures are avoided for the rest of an episode: an edge whose target was not reached (`removals`), a first waypoint
+    that was not reached, to which no edge leads (`first_leg`), and a node from which the goal was not reached. The
+    memory is not changed, and the next episode begins without these restrictions.
 
-    Four parts decide how, each by name or as an object with settings of its own; `sgm.navigation.agents` has the
-    combinations of SoRB, SGM, SPTM, ConSPTM and ours.
+    Four parts define the behaviour, each given by name or as an object with its own settings; `sgm.navigation.agents`
+    has the combinations of SoRB, SGM, SPTM, ConSPTM and ours.
 
     Differences from the authors' released code: successes are recorded too (the paper's rule ignores them); after the
-    last waypoint the agent goes for the goal without comparing ways; `replan`, `removals` and `first_leg` are on unless
-    they are switched off, as `sgm.navigation.agents` does for the paper's agents.
+    last waypoint the agent heads for the goal without comparing paths; `replan`, `removals` and `first_leg` are on by
+    default, and `sgm.navigation.agents` switches them off for the agents of the paper.
 
     Attributes:
-        phase: (n,) what each episode is doing: FRESH, FOLLOWING, AT_LAST or LOST.
-        waypoint: (n,) node each episode is going to; −1: none.
+        phase: (n,) phase of each episode: FRESH, FOLLOWING, AT_LAST or LOST.
+        waypoint: (n,) present waypoint of each episode, a node; −1: none.
         previous: (n,) node before the waypoint; −1: the waypoint is the first one.
-        start_node: (n,) node the plan begins at.
-        goal_node: (n,) node the plan ends at.
-        attempts: (n,) steps spent on the waypoint.
-        given_up: (n,) waypoints given up in this episode.
-        arrived: (n,) how often the robot came to a waypoint in this episode.
-        far_from_nodes: (n,) bool, no node was near when the episode began.
+        start_node: (n,) first node of the plan.
+        goal_node: (n,) last node of the plan.
+        attempts: (n,) number of steps spent on the waypoint.
+        given_up: (n,) number of waypoints given up in this episode.
+        arrived: (n,) number of times that the robot reached a waypoint in this episode.
+        far_from_nodes: (n,) bool, no node was near the robot when the episode began.
         far_from_goal: (n,) bool, no node was near the goal when the episode began.
-        passed_over: (n,) bool, when the episode began, no path joined the nodes nearest to start and goal.
+        passed_over: (n,) bool, no path joined the nodes nearest to start and goal when the episode began.
         planned: episodes that made a plan in the last call.
         blamed: (episode, u, v) of the edges blamed in the last call.
     """
@@ -98,36 +98,37 @@ class Navigator:
         """Make an agent.
 
         Args:
-            memory: where to plan.
+            memory: the memory on which it plans.
             controller: (n, ...) observations and (n, ...) targets to (n, ...) actions, see `Controller`.
-            localiser: where robots are: "nearest" (the node nearest to what is seen now), "filter" (`BayesFilter`, all
-                that was seen in the episode) or "odometry" (`Odometry`).
+            localiser: how robots are localised: "nearest" (the node nearest to the present observation), "filter"
+                (`BayesFilter`, from all observations of the episode) or "odometry" (`Odometry`).
             arrival: when a waypoint is reached: "two-way" (SGM), "distance" (`WithinSteps`) or "radius"
                 (`WithinRadius`).
-            router: "nearest" (`NearestPair`, the paper's) or "ranked" (`RankedGoals`).
-            blame: which edge a failure counts against: the "last" one (the paper's) or the most "doubtful" one.
-            max_steps: MaxSteps, the steps given to a waypoint; None: 3 × MaxDist, as in the authors' code, and the
-                cutoff that a waypoint may be short of.
-            cutoff: of an arrival test that is given by name, steps; None: "auto", see `calibrate`.
-            clean: blame the edge that led to a waypoint that was not reached, then plan again.
-            replan: plan again after a waypoint was not reached, and leave the memory as it is.
-            removals: "episode": an edge that was not passed, and a goal's node from which the goal was not reached, are
-                not used again in the episode unless there is no other way; the memory is left as it is. "none": they
-                are. It needs `replan`, and is of no effect while the agent cleans: then the memory's policy decides.
-            first_leg: a first waypoint that was not reached from where the robot planned is not the first of a plan
-                again until the robot has passed an edge.
-            hopping: go for the goal as soon as it is within MaxDist, waypoints or not (SoRB).
-            distance: what the agent localises itself with; None: the memory's own.
-            look: (m,) rows of the batch to (m, ...) images of what these robots see now, for odometry.
-            goal_key: the entry of Dict observations that the distance sees: "observation", or "achieved_goal" where
-                the memory was built over achieved goals.
-            acts_on: the entry of Dict observations that the controller acts on.
-            target: the node attribute that the controller is sent to; None: "achieved_goal" if the memory has it,
-                else the nodes' observations, or their embeddings.
-            turn: the action that turns a robot round; while no node is within `confident` steps, the robot looks round
-                before it plans. None: it plans at once.
-            confident: steps within which the nearest node tells where the robot is.
-            patience: steps after which it plans all the same.
+            router: "nearest" (`NearestPair`, as in the paper) or "ranked" (`RankedGoals`).
+            blame: the edge for which a failure is recorded: the "last" one (as in the paper) or the most "doubtful".
+            max_steps: MaxSteps, the number of steps allowed for a waypoint; None: 3 × MaxDist, as in the authors' code,
+                plus the cutoff of the arrival test.
+            cutoff: cutoff of an arrival test that is given by name, steps; None: "auto", see `calibrate`.
+            clean: record a failure of the edge that led to a waypoint that was not reached, then plan again.
+            replan: plan again after a waypoint was not reached, without changing the memory.
+            removals: "episode": an edge whose target was not reached, and a node from which the goal was not reached,
+                are not used again in the episode unless there is no other path; the memory is not changed. "none": they
+                may be used again. It needs `replan`, and has no effect with `clean`: then the policy of the memory
+                decides.
+            first_leg: a first waypoint that was not reached is not the first one of a plan again until the robot has
+                passed an edge.
+            hopping: head for the goal as soon as it is within MaxDist, instead of the waypoint (SoRB).
+            distance: the distance by which the agent localises itself; None: that of the memory.
+            look: (m,) rows of the batch to (m, ...) present images of these robots, for odometry.
+            goal_key: the entry of Dict observations that the distance takes: "observation", or "achieved_goal" if the
+                memory was built over achieved goals.
+            acts_on: the entry of Dict observations that the controller takes.
+            target: the node attribute that is the target of the controller; None: "achieved_goal" if the memory has it,
+                otherwise the observations of the nodes, or their embeddings.
+            turn: the action that turns a robot. While no node is within `confident` steps, the robot turns before it
+                plans. None: it plans at once.
+            confident: distance in steps within which the nearest node is trusted.
+            patience: number of turns after which the robot plans in any case.
         """
         if not isinstance(memory, SparseGraphicalMemory) or not callable(controller):
             raise InputError(
@@ -147,18 +148,18 @@ class Navigator:
         limit = getattr(self.arrival, "limit", 0.0) if max_steps is None else 0.0
         self.max_steps = max(1, round(3 * memory.settings.max_dist + limit)) if max_steps is None else max_steps
         self._targets, self._size = self._node_targets(), len(memory)
-        self.recorded: Callable[[list[tuple[int, int]], bool], None] | None = None  # told of edges that were tried
+        self.recorded: Callable[[list[tuple[int, int]], bool], None] | None = None  # called with the edges tried
         self.acted_on: Any = None
-        self._shapes: Any = None  # of observations and goals that are known to be comparable
+        self._shapes: Any = None  # shapes of observations and goals that were found comparable
         self.phase = np.empty(0, np.int64)
         self.reset(0)
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a copy takes over: all but `look` and `recorded`, which belong to the environment of this one."""
+        """State of a copy: everything except `look` and `recorded`, which belong to the environment of this agent."""
         return {**self.__dict__, "look": None, "recorded": None}
 
     def _compose(self, localiser: Any, arrival: Any, router: Any, blame: Any, cutoff: float | str | None) -> None:
-        """Make the four parts, see that they go together, and bind them to this agent."""
+        """Make the four parts, check that they fit together, and bind them to this agent."""
         self.localiser: NearestNode = _part("localiser", localiser, LOCALISERS)
         self.arrival: Any = _part("arrival", arrival, ARRIVALS)
         self.router: NearestPair = _part("router", router, ROUTERS)
@@ -175,7 +176,7 @@ class Navigator:
     # -- episodes ------------------------------------------------------------------------------------------------
 
     def reset(self, episodes: int | None = None, mask: Bools | None = None) -> None:
-        """Forget everything for `episodes` new episodes, or only for those of `mask`."""
+        """Begin `episodes` new episodes, or new ones only in the rows of `mask`."""
         if mask is None:
             number = len(self.phase) if episodes is None else episodes
             self.phase = np.full(number, FRESH)
@@ -204,7 +205,10 @@ class Navigator:
     # -- acting --------------------------------------------------------------------------------------------------
 
     def act(self, observation: Any, goal: Any) -> NDArray[Any]:
-        """The action of one robot: observation and goal as the environment gives them; `reset(1)` begins an episode."""
+        """Return the action of one robot; call `reset(1)` to begin an episode.
+
+        Observation and goal are those of a single environment. For many robots use `act_many`.
+        """
         if len(self.phase) != 1:
             self.reset(1)
         if isinstance(observation, Mapping):
@@ -216,13 +220,13 @@ class Navigator:
     def act_many(
         self, observations: Any, goals: Any, *, goal_nodes: ArrayLike | None = None, active: Bools | None = None
     ) -> NDArray[Any]:
-        """The actions of many robots: (n, ...) observations, or a dict of them, and (n, ...) goals to (n, ...) actions.
+        """Return the (n, ...) actions of many robots.
 
         Args:
-            observations: what each robot sees.
-            goals: where each should go, in goal space.
-            goal_nodes: (n,) node ids of the goals, if they are nodes of the memory: saves localising them.
-            active: (n,) whose action matters; the others are left alone.
+            observations: (n, ...) present observations of the robots, or a dict of them.
+            goals: (n, ...) goals of the robots, in goal space.
+            goal_nodes: (n,) node ids of the goals, if they are nodes of the memory; they need not be localised then.
+            active: (n,) the robots whose actions are needed; the state of the others does not change.
         """
         self._refresh()
         self.acted_on = entry(observations, self.acts_on, "acts_on")
@@ -248,12 +252,12 @@ class Navigator:
         self._plan(active & ~turning & (self.phase == FRESH), goals, nodes)
         self._advance(active & (self.phase == FOLLOWING))
         if self.router.live:
-            # An edge on the way may be gone by now; then there is another way, or the robot localises itself anew.
+            # An edge on the path may have been removed: then the robot localises itself and plans again at once.
             self._plan(active & (self.phase == FRESH), goals, nodes)
         return self._act(goals, nodes, active, turning)
 
     def waypoints(self, nodes: ArrayLike) -> NDArray[Any]:
-        """What the controller is sent to for (n,) nodes, in goal space."""
+        """Return the targets of the controller for (n,) nodes, in goal space."""
         self._refresh()
         return self._seen_at(np.asarray(nodes))
 
@@ -261,14 +265,14 @@ class Navigator:
         return self.memory.waypoints(nodes) if self._targets is None else self._targets[nodes].copy()
 
     def locate(self, observations: Any) -> Ints:
-        """The nodes, (n,), nearest to where these (n, ...) observations are made."""
+        """Return the (n,) nodes nearest to (n, ...) observations."""
         self._refresh()
         looks = self.localiser.by_odometry
         name = "acts_on" if looks else "goal_key"
         return self.localiser.nearest(entry(observations, self.acts_on if looks else self.goal_key, name))
 
     def _refresh(self) -> None:
-        """Take over what the memory has got since the last call."""
+        """Update the agent after nodes were added to the memory."""
         size = len(self.memory)
         if not size:
             raise EmptyMemory("the memory holds no node yet: give it observations with extend() first")
@@ -278,11 +282,11 @@ class Navigator:
             self.arrival.bind(self)
 
     def path(self, episode: int) -> Ints:
-        """The nodes of an episode's plan, from the first to the goal's; empty without one."""
+        """Return the nodes of the plan of an episode, from the first to the goal node; empty without a plan."""
         return np.empty(0, np.int64) if self.phase[episode] in (FRESH, LOST) else self.router.path(episode)
 
     def _require_comparable(self, seen: Any, goals: Any) -> None:
-        """InputError if goals are no observations and the distance cannot embed them either."""
+        """Raise InputError if goals have another shape than observations and the distance cannot embed goals."""
         embeds = getattr(self.distance or self.memory.distance, "embed_goal", None) is not None
         if embeds or self.localiser.by_odometry or np.shape(seen)[1:] == np.shape(goals)[1:]:
             return
@@ -295,19 +299,19 @@ class Navigator:
     # -- parts of a step -----------------------------------------------------------------------------------------
 
     def _notice_new_goals(self, goals: Any, active: Bools) -> None:
-        """Plan anew where the goal is not the one of the last step."""
+        """Begin again in episodes whose goal has changed since the last step."""
         if self._goals is not None and self._goals.shape == goals.shape:
             unlike = self._goals != goals
             if not unlike.any():
                 return
-            unlike &= ~((self._goals != self._goals) & (goals != goals))  # NaN is like NaN
+            unlike &= ~((self._goals != self._goals) & (goals != goals))  # NaN counts as equal to NaN
             changed = unlike.reshape(len(goals), -1).any(axis=1) & active & ~self._new
             if changed.any():
                 self._forget(changed)
         self._goals = goals.copy()
 
     def _give_up(self, active: Bools) -> None:
-        """Blame and plan anew where a waypoint was not reached in time."""
+        """Give up waypoints that were not reached in time: record failures, and plan again."""
         if not (self.clean or self.replan):
             return
         late = active & (self.phase != FRESH) & (self.attempts >= self.max_steps)
@@ -330,7 +334,7 @@ class Navigator:
         self.phase[late] = FRESH
 
     def _look_round(self, fresh: Bools) -> Bools:
-        """Who looks round before planning."""
+        """(n,) the robots that turn before they plan."""
         turning = np.zeros(len(fresh), np.bool_)
         if self.turn is None or not fresh.any():
             return turning
@@ -341,14 +345,14 @@ class Navigator:
         return turning
 
     def _plan(self, fresh: Bools, goals: Any, goal_nodes: Ints | None) -> None:
-        """Localise and plan where that is due."""
+        """Localise and plan in these episodes."""
         rows = fresh.nonzero()[0]
         if not len(rows):
             return
         signs = (self.passed_over, self.far_from_nodes, self.far_from_goal)
         before = [sign[rows] for sign in signs]
         start, goal = self.router.plan(rows, goals, goal_nodes)
-        for sign, known in zip(signs, before, strict=True):  # of the first plan of an episode, not of later ones
+        for sign, known in zip(signs, before, strict=True):  # these describe the first plan of an episode only
             sign[rows] = np.where(self._new[rows], sign[rows], known)
         self.waypoint[rows] = self.start_node[rows] = start
         self.goal_node[rows] = goal
@@ -358,7 +362,7 @@ class Navigator:
         self.phase[rows] = np.where(start == NOWHERE, LOST, FOLLOWING)
 
     def _advance(self, following: Bools) -> None:
-        """Go on to the next waypoint where this one, or one behind it, is reached."""
+        """Advance episodes that have reached their waypoint or a later one."""
         rows = following.nonzero()[0]
         if not len(rows):
             return
@@ -382,14 +386,14 @@ class Navigator:
         self._move_on(rows, passed, last)
 
     def _rest_of_path(self, episode: int) -> tuple[Ints, int]:
-        """The path that is being followed, and the place of the waypoint on it."""
+        """Return the path that an episode follows, and the position of its waypoint."""
         if self.router.live:
             known = [node for node in (self.previous[episode], self.waypoint[episode]) if node != NOWHERE]
             return np.array(known), len(known) - 1
         return self.router.paths[episode], int(self.router.place[episode])  # type: ignore[attr-defined]
 
     def _move_on(self, rows: Ints, passed: Ints, last: Bools) -> None:
-        """Make the next node on the way the waypoint; an episode whose way is cut off plans anew."""
+        """Make the next node on the path the waypoint; episodes whose path was cut plan again."""
         self.attempts[rows] = 0
         self.phase[rows[last]] = AT_LAST
         rows, passed = rows[~last], passed[~last]
@@ -407,12 +411,12 @@ class Navigator:
 
     @property
     def removes(self) -> bool:
-        """Whether what fails is not tried again in the episode."""
+        """Whether failures are avoided for the rest of an episode."""
         return self.removals == "episode" and not self.clean
 
     @property
     def plans_around_removed(self) -> bool:
-        """Whether an episode that follows a path looks out for edges that others have removed from it meanwhile."""
+        """Whether an episode plans again if an edge of its path has been removed by another episode."""
         return self.localiser.by_odometry
 
     def _is_gone(self, episode: int) -> bool:
@@ -426,17 +430,17 @@ class Navigator:
             if self.recorded is not None:
                 self.recorded(edges, reached)
 
-    # -- what the controller is told -----------------------------------------------------------------------------
+    # -- targets of the controller -------------------------------------------------------------------------------
 
     def _act(self, goals: Any, nodes: Ints | None, active: Bools, turning: Bools) -> NDArray[Any]:
-        """Send each robot to its waypoint or goal."""
+        """Return the actions of the controller, with the waypoint or the goal of each robot as its target."""
         if self.localiser.by_odometry:
             targets, direct = self._positions(None if nodes is not None else goals, active)
         else:
             targets, direct = self._aims(goals, active)
-        # By odometry all robots are asked for an action: a network may round differently in smaller batches.
+        # With odometry actions are computed for all robots: a network may round differently in smaller batches.
         rows = np.arange(len(active)) if self.localiser.by_odometry else active.nonzero()[0]
-        # Steps towards the goal say nothing about the edge to the waypoint.
+        # Steps directly towards the goal do not count as a try of the edge to the waypoint.
         self.attempts[active & ~direct] += 1
         chosen = np.asarray(self._call_controller(rows, targets))
         if chosen.ndim == 0 or len(chosen) != len(rows):
@@ -464,7 +468,7 @@ class Navigator:
         return self.controller(now[rows], targets[rows], previous=before[rows])  # type: ignore[call-arg]
 
     def _aims(self, goals: Any, active: Bools) -> tuple[NDArray[Any], Bools]:
-        """(n, ...) what each robot is sent to now, and which of them hop straight to the goal."""
+        """(n, ...) target of each robot, and (n,) which of them head straight for the goal."""
         chosen = (active & (self.phase == FOLLOWING)).nonzero()[0]
         direct = np.zeros(len(active), np.bool_)
         if self.hopping and len(chosen):
@@ -486,9 +490,9 @@ class Navigator:
         return aims, direct
 
     def _positions(self, goals: Any, active: Bools) -> tuple[NDArray[Any], Bools]:
-        """(n, p) where odometry should lead: to a waypoint, then to where the goal may be. A lost robot stays.
+        """(n, p) target positions for odometry: the waypoint, or in the end the goal. A robot without a path stays.
 
-        Without goals they are nodes of the memory.
+        `goals` is None if they are nodes of the memory.
         """
         localiser = self.localiser
         aims = localiser.places[np.maximum(self.waypoint, 0)]
@@ -524,14 +528,14 @@ class Navigator:
 
     @classmethod
     def load(cls, folder: Any, **given: Any) -> Navigator:
-        """The agent of a folder; `given` takes the place of what the folder cannot hold, see `save`."""
+        """Load the agent from a folder; `given` replaces parts that the folder cannot hold, see `save`."""
         from .folder import load
 
         return load(cls, folder, **given)
 
 
 def entry(observations: Any, name: str, argument: str) -> Any:
-    """An entry of Dict observations, as an array; other observations as they are."""
+    """Return an entry of Dict observations as an array; other observations are returned as they are."""
     if not isinstance(observations, Mapping):
         return np.asarray(observations)
     if name not in observations:

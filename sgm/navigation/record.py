@@ -1,4 +1,4 @@
-"""Records the first episodes of a batch step by step, to be looked at later; nothing that is done depends on it."""
+"""Record the first episodes of a batch step by step, for the inspector; recording does not affect the episodes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from sgm.data.thumbnails import are_images, thumbnails
 from .beside import NOWHERE, Edge, Episode
 from .navigator import AT_LAST, FOLLOWING, Navigator
 
-SIDE = 48  # pixels of the longer side of an image
-IMAGES = 8  # of an episode
-EVALUATED, CLEANED = 20, 10  # episodes that a run keeps
+SIDE = 48  # longer side of a stored image, pixels
+IMAGES = 8  # most images of an episode
+EVALUATED, CLEANED = 20, 10  # numbers of episodes that a run records
 UNFINISHED = "not finished when recording ended"
 Bools = NDArray[np.bool_]
 
 
 @dataclasses.dataclass(frozen=True)
 class View:
-    """How robots of an environment are seen: each function takes what the environment shows to all of them.
+    """Functions that take positions, goals and images of robots from the observations of a batch.
 
     Attributes:
-        places: observations to (n, 2) or more where they are, in the units of the nodes' positions; or None.
-        goals: observations to (n, 2) or more where they should go, NaN where nobody knows; or None.
-        images: observations and (m,) rows to (m, height, width[, 3]) what these see; or None.
+        places: observations to (n, 2 or more) positions of the robots, in the units of node positions; or None.
+        goals: observations to (n, 2 or more) positions of their goals, NaN if unknown; or None.
+        images: observations and (m,) rows to (m, height, width[, 3]) images that these robots see; or None.
     """
 
     places: Callable[[Any], Any] = lambda _: None
@@ -37,7 +37,7 @@ class View:
 
 
 def seen_by(place: str | None) -> View:
-    """The view of any environment: `place` is the entry of Dict observations that is the position, or None."""
+    """Make a view for any environment; `place` is the entry of Dict observations that is the position, or None."""
 
     def entry(observations: Any, name: str | None) -> Any:
         if name is None:
@@ -59,7 +59,7 @@ def seen_by(place: str | None) -> View:
 
 @dataclasses.dataclass
 class _Draft:
-    """An episode under way."""
+    """A running episode."""
 
     number: int
     goal: NDArray[np.float64] | None
@@ -72,14 +72,14 @@ class _Draft:
     goal_node: int = NOWHERE
     images: dict[int, NDArray[np.uint8]] = dataclasses.field(default_factory=dict)
     stride: int = 1
-    lost: int = 0  # waypoints that were given up
+    lost: int = 0  # number of waypoints given up
 
     @property
     def step(self) -> int:
         return len(self.positions)
 
     def keep(self, image: NDArray[np.uint8]) -> None:
-        """Keep an image of this step; every other one goes when there are too many."""
+        """Store an image of this step; if there are too many, every other one is dropped."""
         self.images[self.step] = image
         if len(self.images) >= IMAGES:
             self.stride *= 2
@@ -87,16 +87,16 @@ class _Draft:
 
 
 class Recorder:
-    """Records the first episodes of an evaluation or a cleanup; it draws no random numbers and changes nothing."""
+    """Records the first episodes of an evaluation or a cleanup, without random numbers or any effect on them."""
 
     def __init__(self, kind: str, most: int, view: View | None = None, about: str = "") -> None:
         """Record the first `most` episodes.
 
         Args:
             kind: "evaluation" or "cleanup".
-            most: how many.
-            view: how robots are seen; None: they are not.
-            about: what titles say after kind and number, such as "after 5,000 cleanup steps".
+            most: number of episodes.
+            view: gives positions, goals and images of the robots; None: none of them is recorded.
+            about: text in titles after kind and number, such as "after 5,000 cleanup steps".
         """
         self.kind, self.most, self.about = kind, most, about
         self.view = View() if view is None else view
@@ -104,7 +104,14 @@ class Recorder:
         self._ended: dict[int, tuple[bool, str]] = {}
 
     def note(self, agent: Any, numbers: NDArray[np.int64], active: Bools, observations: Any) -> None:
-        """Add a step to the episodes of these numbers, (n,), that are active: what the agent sees and has decided."""
+        """Add a step to the active episodes of a batch.
+
+        Args:
+            agent: the agent, after it has chosen its actions.
+            numbers: (n,) number of the episode in each row.
+            active: (n,) rows that take a step.
+            observations: observations of the batch.
+        """
         rows = np.flatnonzero(active & (numbers >= 0) & (numbers < self.most))
         rows = rows[[int(numbers[row]) not in self._ended for row in rows]] if len(rows) else rows
         if not len(rows):
@@ -119,7 +126,7 @@ class Recorder:
             draft.positions.append((np.nan, np.nan) if places is None else places[row])
 
     def end(self, agent: Any, number: int, row: int, success: bool, reason: str, observations: Any) -> None:
-        """End an episode: what the last step led to."""
+        """End an episode, with the result and the last observations."""
         draft = self._drafts.get(number)
         if draft is None or number in self._ended:
             return
@@ -134,12 +141,12 @@ class Recorder:
         self._ended[number] = (success, reason)
 
     def settle(self, successes: Bools, reasons: NDArray[np.str_]) -> None:
-        """Take what is known at last, for each episode, in the place of what was known when it ended."""
+        """Replace the results of episodes by their final values, which may differ from those at their end."""
         self._ended = {number: (bool(successes[number]), str(reasons[number])) for number in self._ended}
 
     @property
     def episodes(self) -> list[Episode]:
-        """What was recorded, in order."""
+        """The recorded episodes, in order."""
         return [self._episode(self._drafts[number]) for number in sorted(self._drafts)]
 
     def _episode(self, draft: _Draft) -> Episode:
@@ -161,7 +168,7 @@ class Recorder:
         )
 
     def _decided(self, draft: _Draft, agent: Any, row: int) -> None:
-        """What a navigator has decided: where it comes from and goes to, what it planned, and what failed."""
+        """Add the decisions of a navigator: last node, waypoint, plan and failed edges."""
         before = draft.nodes[-1] if draft.nodes else NOWHERE
         if not isinstance(agent, Navigator):
             draft.nodes.append(NOWHERE)
@@ -188,5 +195,5 @@ class Recorder:
         return None if image is None else thumbnails(image, SIDE)[0]
 
     def _places(self, found: Any) -> NDArray[np.float64] | None:
-        # A copy: what an environment shows may be its own state, which the next step changes.
+        # A copy, since observations may be the state of the environment itself, which the next step changes.
         return None if found is None else np.array(found, np.float64)[:, :2]

@@ -1,4 +1,4 @@
-"""The one place that steps environments: any Gymnasium environment as a batch whose episodes begin when told to."""
+"""The only code that steps environments: any Gymnasium environment as a batch whose episodes begin on request."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Env = gymnasium.Env[Any, Any] | VectorEnv[Any, Any, Any]
 
 
 class Outcome(NamedTuple):
-    """What a step of the batch led to.
+    """Result of a step of the batch.
 
     Attributes:
-        observation: (n, ...) or a dict of them: what the step led to; the last observation where an episode ended.
-        terminated: (n,) bool, as the environment says; False where nothing was done.
-        truncated: (n,) bool.
+        observation: (n, ...) observations after the step, or a dict of them; the last observation of ended episodes.
+        terminated: (n,) bool, as reported by the environment; False if no step was taken.
+        truncated: (n,) bool, as reported by the environment; False if no step was taken.
         success: (n,) bool: the goal was reached.
-        lost: (n,) bool: the simulator died, and the episode with it.
-        info: the environment's, with arrays over the batch.
-        taken: (n,) bool: a step was taken here. A row may have spent its turn on being reset.
-        reward: (n,) of the step, as the environment says.
+        lost: (n,) bool: the simulator crashed, and the episode was lost.
+        info: info of the environment, with arrays over the batch.
+        taken: (n,) bool: a step was taken. It is False if the step was spent on a reset.
+        reward: (n,) reward of the step, as reported by the environment.
     """
 
     observation: Any
@@ -45,22 +45,21 @@ class Outcome(NamedTuple):
 
 
 class Driver:
-    """A batch of environments, each with an episode of its own.
+    """A batch of environments, each with its own episode.
 
-    Takes a single environment, Gymnasium's `SyncVectorEnv` and `AsyncVectorEnv` and native vector environments, in any
-    autoreset mode. Episodes are begun by `begin`; where an environment begins its episodes itself, and cannot be told
-    to (a native one with autoreset), they begin when it does (`begins_itself`).
+    Accepts a single environment, Gymnasium's `SyncVectorEnv` and `AsyncVectorEnv`, and native vector environments, in
+    any autoreset mode. `begin` begins episodes. A native vector environment with autoreset cannot be reset from
+    outside: its episodes begin when it resets itself (`begins_itself`).
 
-    Sub-environments that have nothing to do are left alone where that is possible: environments that have an
-    `idle_action` get it, a single environment is not stepped. Otherwise they get a valid action, and what comes of it
-    is ignored.
+    Idle sub-environments are not stepped if possible: environments with an `idle_action` get that action, and a single
+    environment is not stepped. Otherwise they get a valid action, and its result is ignored.
 
     Attributes:
         env: the vector environment.
-        num_envs: n.
-        observation: what every sub-environment shows now.
+        num_envs: number n of sub-environments.
+        observation: present observations of all sub-environments.
         info: the last info.
-        begins_itself: episodes begin when the environment resets itself.
+        begins_itself: whether episodes begin only when the environment resets itself.
     """
 
     def __init__(self, env: Env, success: Any = None, goal_from: str | None = None) -> None:
@@ -68,11 +67,11 @@ class Driver:
 
         Args:
             env: any Gymnasium environment.
-            success: decides whether an episode has reached its goal. None: `info["success"]` or `info["is_success"]`
-                where there is one, otherwise `terminated`. A name: that entry of `info`. A function of (observation,
-                info): both of the whole batch, to (n,) bool.
-            goal_from: the entry of Dict observations, or of `info` when an episode begins, that is the goal. None:
-                `desired_goal` of Dict observations where there is one, otherwise `info["goal"]`.
+            success: how to determine whether an episode has reached its goal. None: by `info["success"]` or
+                `info["is_success"]` if it exists, otherwise by `terminated`. A name: that entry of `info`. A function
+                of (observation, info), both of the whole batch, that returns (n,) bool.
+            goal_from: the entry of Dict observations, or of `info` at reset, that is the goal. None: `desired_goal` of
+                Dict observations if it exists, otherwise `info["goal"]`.
         """
         if not isinstance(env, (gymnasium.Env, VectorEnv)):
             raise InputError(f"env is {env!r}: expected a Gymnasium environment, single or vector")
@@ -89,21 +88,21 @@ class Driver:
         self.idle_action = getattr(base, "idle_action", None)
         told = self.mode == AutoresetMode.DISABLED or isinstance(base, (SyncVectorEnv, AsyncVectorEnv))
         if isinstance(base, AsyncVectorEnv) and not base.shared_memory and self.mode == AutoresetMode.NEXT_STEP:
-            told = False  # Gymnasium 1.4 resets such an environment a second time in the step after it was told to
+            told = False  # Gymnasium 1.4 resets such an environment a second time in the step after a requested reset
         self.begins_itself = not (told or self.idle_action is not None)
         self.observation: Any = None
         self.info: Mapping[str, Any] = {}
         self.success = success
         self.goal_from = goal_from
         self._told_goals = GoalsFromInfo(self.num_envs, goal_from or GOAL)
-        self.success_known = False  # an entry of info has said whether goals were reached
-        self.ended = np.zeros(self.num_envs, np.bool_)  # in the last step, whoever uses the sub-environment
-        self._over = np.zeros(self.num_envs, np.bool_)  # ended, and not begun again
+        self.success_known = False  # whether an entry of info has reported success or failure so far
+        self.ended = np.zeros(self.num_envs, np.bool_)  # episodes that ended in the last step, idle ones included
+        self._over = np.zeros(self.num_envs, np.bool_)  # ended, and not reset yet
         self._filler = _neutral_action(self.env.single_action_space)
 
     @property
     def resetting(self) -> Bools:
-        """(n,) bool: whose next step is spent on a reset, and shows the end of the last episode until then."""
+        """(n,) bool, sub-environments whose next step is spent on a reset; they still show the end of an episode."""
         return self._over & (self.mode == AutoresetMode.NEXT_STEP)
 
     def begin(
@@ -113,17 +112,18 @@ class Driver:
         seeds: Sequence[int | None] | int | None = None,
         options: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Begin episodes in the sub-environments of a mask, or in all; an environment that begins itself goes on.
+        """Begin episodes in the sub-environments of a mask, or in all.
 
-        `options` are for the reset of each of them: one mapping for all, or a list with one for each sub-environment.
+        With `begins_itself`, only the first call resets the environment. `options` are the reset options: one mapping
+        for all, or a list with one for each sub-environment.
         """
         first = self.observation is None
         if self.begins_itself and not first:
             return
-        if first and self.idle_action is None:  # all of them will be stepped, so all of them have to begin
+        if first and self.idle_action is None:  # all of them will be stepped, so all of them must be reset
             mask = None
         if self.begins_itself and isinstance(seeds, (list, tuple)):
-            seeds = seeds[0]  # it is reset once, as a whole
+            seeds = seeds[0]  # the environment is reset once, as a whole
         for chosen, part in in_groups(options, mask, self.num_envs):
             if part is not None:
                 chosen["reset_mask"] = np.array(part, np.bool_)
@@ -133,16 +133,16 @@ class Driver:
         self._over[slice(None) if mask is None else mask] = False
 
     def require_one_option(self, different: int) -> None:
-        """InputError if episodes should have different options but the environment begins them itself."""
+        """Raise InputError if episodes need different options but the environment resets itself."""
         if different > 1 and self.begins_itself:
             raise InputError(
-                f"got a list of {different} options, but this vector environment begins its episodes itself, all with "
-                "the same options: give one dict, or use autoreset mode DISABLED or gymnasium's SyncVectorEnv"
+                f"got a list of {different} options, but this vector environment resets itself, always with the same "
+                "options: give one dict, or use autoreset mode DISABLED or gymnasium's SyncVectorEnv"
             )
 
     @property
     def goals(self) -> NDArray[Any]:
-        """(n, ...) the environment's own goals of the episodes under way; InputError if nothing tells them."""
+        """(n, ...) goals of the environment in the running episodes; InputError if it reports none."""
         shown = self.observation if isinstance(self.observation, Mapping) else {}
         if (name := self.goal_from or "desired_goal") in shown:
             return np.asarray(shown[name])
@@ -156,14 +156,14 @@ class Driver:
         return self._told_goals.values
 
     def step(self, actions: NDArray[Any], moving: Bools) -> Outcome:
-        """One action for each sub-environment of `moving`, (n,) bool; the others are left alone if that is possible."""
+        """Take one step in each sub-environment of `moving`, (n,) bool; the others are not stepped if possible."""
         if self.observation is None:
             raise InputError("no episode has begun: call begin first")
         self._revive(moving)
         taken = moving & ~self.resetting
         observation, reward, terminated, truncated, info = self.env.step(self._complete(actions, taken))
         if not isinstance(info, Mapping):
-            raise InputError(f"info is a {type(info).__name__}: expected a dict of arrays; take off DictInfoToList")
+            raise InputError(f"info is a {type(info).__name__}: expected a dict of arrays; remove DictInfoToList")
         after = observation = _copied(observation)
         self._told_goals.note(info)
         self.ended = np.asarray(terminated | truncated, np.bool_)
@@ -173,13 +173,13 @@ class Driver:
         self.observation, self.info = observation, info
         self._over = self.ended & (self.mode != AutoresetMode.SAME_STEP)
         lost = np.zeros(self.num_envs, np.bool_)
-        if self.idle_action is not None and "lost" in info:  # only environments of this package say so
+        if self.idle_action is not None and "lost" in info:  # only environments of this package have both
             lost = taken & np.asarray(info["lost"], np.bool_)
         success = taken & self._reached(after, terminated, info) & ~lost
         return Outcome(after, taken & terminated, taken & truncated, success, lost, info, taken, np.array(reward))
 
     def _revive(self, moving: Bools) -> None:
-        """Reset finished sub-environments that have to be stepped although nobody uses them."""
+        """Reset idle sub-environments whose episode is over, because they are stepped with the others."""
         if self.mode == AutoresetMode.DISABLED and self.idle_action is None and (idle := self._over & ~moving).any():
             if isinstance(self.env, _Alone):
                 return
@@ -188,7 +188,7 @@ class Driver:
             self._over[idle] = False
 
     def _complete(self, actions: Any, taken: Bools) -> Any:
-        """Actions, checked, with a harmless one where nothing is to be done."""
+        """Check the actions, and fill in a neutral one for idle sub-environments."""
         actions = self._checked(np.asarray(actions), taken)
         if isinstance(self.env, _Alone):
             return actions if taken.all() else None
@@ -208,11 +208,11 @@ class Driver:
             )
         if not fits:
             actions = np.stack([self._filler] * self.num_envs)
-        # Environments of this package take actions of any precision, and results depend on it.
+        # Environments of this package accept any precision of actions, and results depend on it.
         return actions if self.idle_action is not None else actions.astype(space.dtype)
 
     def _reached(self, observation: Any, terminated: Any, info: Mapping[str, Any]) -> Bools:
-        """(n,) bool: what says that the goal is reached."""
+        """(n,) bool: whether the goal is reached."""
         if callable(self.success):
             return self._flags("what success returned", self.success(observation, info))
         for name in ("success", "is_success") if self.success is None else (self.success,):
@@ -239,15 +239,15 @@ class Driver:
 
 
 class Steps(NamedTuple):
-    """What one action of each sub-environment led to; see `Stream`.
+    """Transitions of one step of each sub-environment, see `Stream`.
 
     Attributes:
-        before: what was seen, a dict of (n, ...).
-        actions: (n, ...).
-        after: what came of it; the last observation where an episode ended.
+        before: observations before the step, a dict of (n, ...).
+        actions: (n, ...) actions.
+        after: observations after the step; the last observation of ended episodes.
         terminated: (n,) bool.
         ended: (n,) bool: terminated or truncated.
-        kept: (n,) bool: False where the step was spent on a reset, and is no experience.
+        kept: (n,) bool: False if the step was spent on a reset, and is not a transition.
     """
 
     before: dict[str, NDArray[Any]]
@@ -259,7 +259,7 @@ class Steps(NamedTuple):
 
 
 class Stream:
-    """Endless episodes for learning online: whatever ends begins again, as the environment begins it."""
+    """Endless episodes for online learning: an episode that ends is followed by the next one."""
 
     def __init__(self, env: Env) -> None:
         """Step this environment."""
@@ -270,18 +270,18 @@ class Stream:
 
     @property
     def observation(self) -> dict[str, NDArray[Any]]:
-        """What the next actions are chosen on."""
+        """Present observations, on which the next actions are chosen."""
         found: dict[str, NDArray[Any]] = self.driver.observation
         return found
 
     def begin(self, seed: int) -> dict[str, NDArray[Any]]:
-        """Begin all episodes anew."""
+        """Begin new episodes in all sub-environments."""
         self.driver.observation = None
         self.driver.begin(seeds=seed)
         return self.observation
 
     def step(self, actions: NDArray[Any]) -> Steps:
-        """Take a step everywhere."""
+        """Take a step in all sub-environments."""
         before, every = self.observation, np.ones(self.num_envs, np.bool_)
         outcome = self.driver.step(actions, every)
         ended = outcome.terminated | outcome.truncated
@@ -291,7 +291,7 @@ class Stream:
 
 
 class _Alone(VectorEnv[Any, Any, Any]):
-    """One environment as a batch of one, which is not stepped when there is nothing to do."""
+    """A single environment as a batch of one, which is not stepped when it is idle."""
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
         self.env, self.num_envs = env, 1
@@ -311,7 +311,7 @@ class _Alone(VectorEnv[Any, Any, Any]):
         return self._last[0], self._last[-1]
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-        """Take a step; None for no action repeats what there was."""
+        """Take a step; without an action (None), return the last result again."""
         if actions is not None:
             action = np.asarray(actions)[0]
             discrete = isinstance(self.single_action_space, spaces.Discrete)
@@ -331,7 +331,7 @@ def _mode(env: VectorEnv[Any, Any, Any]) -> AutoresetMode:
 
 
 def _neutral_action(space: spaces.Space[Any]) -> NDArray[Any]:
-    """A valid action that does as little as a space can say: zero, or what is nearest to it."""
+    """Return a valid neutral action: zero, or the value nearest to it."""
     if isinstance(space, spaces.Box):
         return np.clip(np.zeros(space.shape, space.dtype), space.low, space.high)
     if isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
@@ -342,14 +342,14 @@ def _neutral_action(space: spaces.Space[Any]) -> NDArray[Any]:
 
 
 def _copied(observation: Any) -> Any:
-    """Observations that the environment will not overwrite."""
+    """Copy observations, so that the environment cannot overwrite them."""
     if isinstance(observation, Mapping):
         return {name: _copied(values) for name, values in observation.items()}
     return np.array(observation)
 
 
 def rows_of(observation: Any, rows: Any) -> Any:
-    """Some rows of a batch of observations."""
+    """Select rows of a batch of observations."""
     if isinstance(observation, Mapping):
         return {name: rows_of(values, rows) for name, values in observation.items()}
     return observation[rows]
@@ -362,13 +362,13 @@ def _batched(observation: Any) -> Any:
 
 
 def _batched_info(info: Mapping[str, Any]) -> dict[str, Any]:
-    """Entries that are numbers or arrays, each with a batch of one; others stay as they are."""
+    """Add a batch axis of size one to entries that are numbers or arrays; others stay as they are."""
     plain = (bool, int, float, np.generic, np.ndarray)
     return {name: np.asarray(value)[None] if isinstance(value, plain) else value for name, value in info.items()}
 
 
 def _with_final(observation: Any, ended: Bools, info: Mapping[str, Any]) -> Any:
-    """Put the last observation of each ended episode back where a reset in the same step has overwritten it."""
+    """Restore the last observation of each ended episode, which a reset in the same step has replaced."""
     if "final_obs" not in info:
         raise InputError('the autoreset mode is SAME_STEP, but info has no "final_obs" when an episode ends')
     restored, final = _copied(observation), info["final_obs"]
@@ -391,7 +391,7 @@ def _put(batch: Any, row: int, one: Any) -> None:
 
 
 def _final_info(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The info of this step, with that of ended episodes in the place of the episodes that began in the same step."""
+    """Return the info of this step with the entries of ended episodes, which a reset in the same step has replaced."""
     final, merged = info.get("final_info"), dict(info)
     if isinstance(final, np.ndarray) or (isinstance(final, Sequence) and not isinstance(final, str)):
         final = _joined(final)
@@ -407,7 +407,7 @@ def _final_info(info: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _joined(infos: Any) -> dict[str, Any]:
-    """Infos of single episodes, None where there is none, as arrays over the batch with masks."""
+    """Convert infos of single episodes, None if there is none, to arrays over the batch with masks."""
     known = {row: info for row, info in enumerate(infos) if isinstance(info, Mapping)}
     joined: dict[str, Any] = {}
     for name in dict.fromkeys(name for info in known.values() for name in info):

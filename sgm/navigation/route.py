@@ -1,4 +1,4 @@
-"""Routers: between which nodes to plan, and which waypoints are next; both by the memory's own planner."""
+"""Routers: choose the nodes to plan between, and the next waypoints, with the planner of the memory."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ if TYPE_CHECKING:
     from .navigator import Navigator
 
 NOWHERE = -1
-PENALTY = 20.0  # steps that a failed edge costs more in an episode, unless told otherwise
+PENALTY = 20.0  # default penalty, steps added to the cost of a failed edge for the rest of an episode
 
 
 @dataclasses.dataclass
 class NearestPair:
-    """Plans between the nodes nearest to start and goal, and asks for the next waypoint when one is reached (SGM).
+    """Plans between the nodes nearest to start and goal, and looks up the next waypoint when one is reached (SGM).
 
-    Edges that other episodes have removed meanwhile are never followed. What has failed in an episode is not planned
-    over again in it (`Navigator(removals=..., first_leg=...)`), unless nothing else is left.
+    Edges that other episodes have removed in the meantime are never followed. Failures of an episode are avoided for
+    the rest of it (`Navigator(removals=..., first_leg=...)`), unless there is no other path.
 
     Attributes:
-        by: what plans minimise: "distance" or "hops".
-        within: how far start and goal may be attached, steps; see `SparseGraphicalMemory.plan`. "auto": to any node
-            whose distance is not clipped, see `NearestNode.ceiling`; there is no path where all of them are.
-        candidates: what they are attached to: the "nearest" nodes (SGM) or "all" within reach (SoRB).
+        by: the cost that plans minimise: "distance" or "hops".
+        within: largest distance at which start and goal may be attached to a node, steps; see
+            `SparseGraphicalMemory.plan`. "auto": to any node whose distance is not clipped, see `NearestNode.ceiling`;
+            if all distances are clipped, there is no path.
+        candidates: the nodes to which they may be attached: the "nearest" (SGM) or "all" within reach (SoRB).
     """
 
     by: str = "distance"
     within: float | str | None = "auto"
     candidates: str = "nearest"
-    ahead = 0  # waypoints looked at beyond the next one
+    ahead = 0  # number of waypoints tested beyond the next one
     live = True  # the next waypoint is looked up when one is reached, not when the plan is made
 
     def __post_init__(self) -> None:
@@ -57,16 +58,16 @@ class NearestPair:
         self._agent = agent
 
     def reset(self, episodes: int) -> None:
-        """Plan nothing yet in so many episodes."""
+        """Begin `episodes` new episodes."""
         self._failures = [Failures() for _ in range(episodes)]
-        self._trees: list[Tree | None] = [None] * episodes  # of episodes that do without some edges
+        self._trees: list[Tree | None] = [None] * episodes  # own trees of episodes that avoid some edges
 
     def forget(self, episode: int) -> None:
-        """Forget what was tried in this episode."""
+        """Begin a new episode in this row."""
         self._failures[episode], self._trees[episode] = Failures(), None
 
     def failed(self, episode: int, edge: Edge | None) -> None:
-        """Take note that an edge was not passed, or, without one, that the goal was not at the goal's node."""
+        """Note that the target of an edge was not reached, or (None) that the goal was not reached from its node."""
         if not self._agent.removes:
             return
         if edge is None:
@@ -75,18 +76,18 @@ class NearestPair:
             self._failures[episode].edges.add(edge)
 
     def start_failed(self, episode: int) -> None:
-        """Take note that the first waypoint was not reached from where the robot planned."""
+        """Note that the first waypoint was not reached."""
         self._failures[episode].starts.add(int(self._agent.start_node[episode]))
 
     def passed(self, episode: int) -> None:
-        """Take note that the robot has passed an edge: it is no longer where a first waypoint was not reached."""
+        """Note that the robot has passed an edge, so that failed first waypoints may be tried again."""
         self._failures[episode].starts.clear()
 
     def visit(self, active: Bools) -> None:
-        """Take note of where the robots are."""
+        """Note the present positions of the robots."""
 
     def plan(self, rows: Ints, goals: Any, goal_nodes: Ints | None) -> tuple[Ints, Ints]:
-        """(m,) start nodes and (m,) goal nodes for these rows of the batch; −1 and −1 where there is no path."""
+        """Plan for these rows of the batch; return (m,) first nodes and (m,) last nodes, −1 without a path."""
         start, goal = np.full((2, len(rows)), NOWHERE)
         left = self._plan_nearest(rows, goals, goal_nodes, start, goal)
         if len(left):
@@ -94,9 +95,9 @@ class NearestPair:
         return start, goal
 
     def _plan_nearest(self, rows: Ints, goals: Any, goal_nodes: Ints | None, start: Ints, goal: Ints) -> Ints:
-        """Fill in start and goal nodes where the nearest ones are known and joined; the places that are left.
+        """Fill in start and goal nodes of rows whose nearest nodes are joined by a path; return the other positions.
 
-        The nearest nodes are found for less than distances to all nodes cost.
+        This is cheaper than computing the distances to all nodes.
         """
         agent, every = self._agent, np.arange(len(rows))
         fresh = np.array([not self._failures[episode] for episode in rows.tolist()], np.bool_)
@@ -119,7 +120,7 @@ class NearestPair:
         return np.delete(every, place)
 
     def _plan_ranked(self, rows: Ints, goals: Any, goal_nodes: Ints | None) -> tuple[Ints, Ints]:
-        """Start and goal nodes from distances to all nodes, the nearest first."""
+        """Return start and goal nodes from the distances to all nodes, nearest nodes first."""
         agent = self._agent
         to_nodes = self._known(agent.localiser.start_steps(rows))
         ends: NDArray[Any]
@@ -145,11 +146,11 @@ class NearestPair:
         return start, goal
 
     def coming(self, rows: Ints) -> Ints:
-        """(m, a) the next waypoints of these rows."""
+        """(m, a) next waypoints of these rows."""
         return self._agent.waypoint[rows][:, None]
 
     def next(self, rows: Ints, passed: Ints) -> Ints:
-        """(m,) the waypoints after the last one reached, `passed` places on; −1 where the way is cut off."""
+        """(m,) waypoints after the last one reached, `passed` nodes further on; −1 if the path is cut."""
         agent = self._agent
         own = [self._trees[episode] for episode in rows.tolist()]
         shared = np.array([tree is None for tree in own], np.bool_)
@@ -163,7 +164,7 @@ class NearestPair:
         return following
 
     def path(self, episode: int) -> Ints:
-        """The nodes of an episode's plan on the graph as it stands; empty without one."""
+        """Return the nodes of the plan of an episode on the present graph; empty without a path."""
         agent, tree = self._agent, self._trees[episode]
         start, goal = int(agent.start_node[episode]), int(agent.goal_node[episode])
         if tree is not None:
@@ -179,7 +180,7 @@ class NearestPair:
         return steps if ceiling == math.inf else np.where(steps < ceiling, steps, np.float32(np.inf))
 
     def _note_far(self, rows: Ints, to_nodes: NDArray[Any], ends: NDArray[Any]) -> Bools:
-        """(m,) bool: whose start and goal are near some node, which the agent is told."""
+        """(m,) bool: rows whose start and goal are near some node; also sets the flags of the agent."""
         near = to_nodes.min(axis=1) < np.inf
         near_goal = ends.min(axis=1) < np.inf if ends.ndim == 2 else np.ones(len(rows), np.bool_)
         self._agent.far_from_nodes[rows], self._agent.far_from_goal[rows] = ~near, ~near_goal
@@ -187,20 +188,20 @@ class NearestPair:
         return ready
 
     def _note_beyond_reach(self, rows: Ints) -> None:
-        """Tell the agent which robots are farther than MaxDist from every node."""
+        """Set the flag of the agent for robots that are farther than MaxDist from every node."""
         agent = self._agent
         agent.far_from_nodes[rows] |= agent.localiser.to_nodes(rows).min(axis=1) > agent.memory.settings.max_dist
 
     def _attach(self, to_nodes: Floats, ends: NDArray[Any], failures: Failures | None = None) -> tuple[Ints, Ints]:
         within = math.inf if isinstance(self.within, str) else self.within
         if failures is not None and within is not None and within > self._agent.memory.settings.max_dist:
-            within = None  # a failed edge is better tried again than passed over by going straight for a far node
+            within = None  # trying a failed edge again is better than heading straight for a far node
         without = () if failures is None else failures.edges
         how: dict[str, Any] = {"by": self.by, "within": within, "candidates": self.candidates}
         return self._agent.memory.attach(to_nodes, ends, without=without, **how)
 
     def _attach_again(self, episode: int, to_nodes: Floats, ends: NDArray[Any]) -> tuple[int, int]:
-        """Start and goal node in an episode where something has failed: without that, if there is another way."""
+        """Return start and goal node in an episode with failures, which are avoided if there is another path."""
         failures = self._failures[episode]
         while True:
             start, goal = self._attach_without(failures, to_nodes, ends)
@@ -220,7 +221,7 @@ class NearestPair:
 
 
 def _ruled_out(steps: NDArray[Any], nodes: set[int]) -> NDArray[Any]:
-    """(V,) steps, infinite for some nodes; a goal that is a node stays as it is."""
+    """Return (V,) steps, infinite for these nodes; a goal that is a node is returned as it is."""
     if not nodes or not steps.ndim:
         return steps
     steps = steps.copy()
@@ -229,7 +230,7 @@ def _ruled_out(steps: NDArray[Any], nodes: set[int]) -> NDArray[Any]:
 
 
 def follow(tree: Tree, start: int, goal: int) -> Ints:
-    """The nodes from one to another on a tree that joins them."""
+    """Return the nodes from start to goal on a tree that contains the path."""
     nodes = [start]
     while nodes[-1] != goal:
         nodes.append(int(tree.next[nodes[-1]]))
@@ -238,16 +239,16 @@ def follow(tree: Tree, start: int, goal: int) -> Ints:
 
 @dataclasses.dataclass
 class RankedGoals(NearestPair):
-    """Plans to the best of several nodes near the goal, from where the robot most likely is, and follows that path.
+    """Plans from the most likely node of the robot to several nodes near the goal in turn, and follows the path.
 
-    An edge that failed in an episode is not planned over again in it, or costs more for the rest of it (`penalty`), and
-    a node where the goal turned out not to be is not tried again.
+    A failed edge is avoided for the rest of the episode, or costs more (`penalty`), and a node from which the goal was
+    not reached is not tried again.
 
     Attributes:
-        ahead: waypoints looked at beyond the next one: the farthest that is reached counts.
-        penalty: steps added to the price of an edge each time it fails in an episode; 0: the episode forgets. None: the
-            edge is not used again in the episode if the agent has removals="episode", otherwise 20.
-        tries: nodes near the goal that are tried in turn.
+        ahead: number of waypoints tested beyond the next one; the farthest one reached counts.
+        penalty: steps added to the cost of an edge each time it fails in an episode; 0: no penalty. None: the edge is
+            not used again in the episode if the agent has removals="episode", otherwise 20.
+        tries: number of nodes near the goal that are tried in turn.
     """
 
     ahead: int = 6
@@ -256,7 +257,7 @@ class RankedGoals(NearestPair):
     live = False
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Check the parameters."""
         super().__post_init__()
         self.tries = whole("tries", self.tries, 1)
         if self.ahead < 0:
@@ -264,12 +265,12 @@ class RankedGoals(NearestPair):
 
     @property
     def _positions(self) -> NDArray[np.float32] | None:
-        """(V, 2) where nodes are, if odometry knows it."""
+        """(V, 2) positions of nodes by odometry; None without odometry."""
         localiser = self._agent.localiser
         return localiser.places[:, :2] if localiser.by_odometry else None
 
     def reset(self, episodes: int) -> None:
-        """Plan nothing yet in so many episodes."""
+        """Begin `episodes` new episodes."""
         super().reset(episodes)
         self.paths: list[Ints] = [np.empty(0, np.int64)] * episodes
         self.place = np.zeros(episodes, np.int64)
@@ -279,12 +280,12 @@ class RankedGoals(NearestPair):
         self._goals: list[Ints | None] = [None] * episodes
 
     def forget(self, episode: int) -> None:
-        """Forget what was tried in this episode."""
+        """Begin a new episode in this row."""
         super().forget(episode)
         self._raised[episode], self._ruled_out[episode], self._goals[episode] = {}, set(), None
 
     def failed(self, episode: int, edge: tuple[int, int] | None) -> None:
-        """Raise the price of an edge that was not passed, or rule out a goal's node where the goal was not."""
+        """Penalise an edge whose target was not reached, or (None) rule out the node from which the goal was not."""
         if edge is None:
             self._ruled_out[episode].add(int(self._agent.goal_node[episode]))
         elif self.penalty is None and self._agent.removes:
@@ -293,7 +294,7 @@ class RankedGoals(NearestPair):
             self._raised[episode][edge] = self._raised[episode].get(edge, 0.0) + penalty
 
     def visit(self, active: Bools) -> None:
-        """Rule out nodes near the goal where the robot is now: the goal is not there, since the episode goes on."""
+        """Rule out nodes near the goal that the robot visits: the goal is not there, since the episode continues."""
         places = self._positions
         if self.tries == 1 or places is None:
             return
@@ -305,7 +306,7 @@ class RankedGoals(NearestPair):
                 self._ruled_out[episode].update(order[gaps < self._agent.arrival.radius].tolist())
 
     def plan(self, rows: Ints, goals: Any, goal_nodes: Ints | None) -> tuple[Ints, Ints]:
-        """Start and goal nodes; the paths between them are kept."""
+        """Return start and goal nodes; the paths between them are stored."""
         beliefs = self._agent.localiser.belief(rows)
         allowed = self._near_enough(rows)
         ends = np.full((len(rows), 2), NOWHERE)
@@ -323,29 +324,29 @@ class RankedGoals(NearestPair):
         return ends[:, 0], ends[:, 1]
 
     def coming(self, rows: Ints) -> Ints:
-        """(m, ahead + 1) the next waypoints; the last one fills up what is left."""
+        """(m, ahead + 1) next waypoints, padded with the last one."""
         return self._coming[rows]
 
     def next(self, rows: Ints, passed: Ints) -> Ints:
-        """(m,) the waypoints after the last one reached."""
+        """(m,) waypoints after the last one reached."""
         self.place[rows] += passed
         for episode in rows.tolist():
             self._look_ahead(episode)
         return self._coming[rows, 0]
 
     def path(self, episode: int) -> Ints:
-        """The nodes of an episode's plan as it was made."""
+        """Return the nodes of the plan of an episode as it was made."""
         return self.paths[episode]
 
     def _near_enough(self, rows: Ints) -> NDArray[np.bool_]:
-        """(m, V) bool: where plans may begin. A filter goes by all that was seen, not by one distance."""
+        """(m, V) bool: nodes where plans may begin; with a filter, any node, since it uses more than one distance."""
         localiser, nodes = self._agent.localiser, len(self._agent.memory)
         if self.within != "auto" or isinstance(localiser, BayesFilter) or localiser.ceiling == math.inf:
             return np.ones((len(rows), nodes), np.bool_)
         return np.isfinite(self._known(localiser.to_nodes(rows)))
 
     def _plan_again(self, episode: int, belief: NDArray[Any], allowed: Bools, order: Ints) -> tuple[int, int]:
-        """Plan without what has failed in the episode, if there is another way."""
+        """Plan in an episode; failures are avoided if there is another path."""
         failures = self._failures[episode]
         while True:
             left = allowed.copy()
@@ -369,11 +370,14 @@ class RankedGoals(NearestPair):
         return NOWHERE, left[0]
 
     def _goes_alone(self, goal: int, belief: NDArray[Any], left: int) -> bool:
-        """Whether to go for a node that no other one leads to; with odometry only from there, or through walls."""
+        """Whether to head for a node to which no other node leads; with odometry only if the robot is there already.
+
+        Otherwise the robot would go straight through walls.
+        """
         return left == 1 if self._positions is None else int(belief.argmax()) == goal
 
     def _rank(self, goal: Any) -> Ints:
-        """The nodes to try for a goal; with odometry none of them within the radius of a nearer one."""
+        """Return the nodes to try for a goal, nearest first; with odometry none within the radius of a nearer one."""
         steps = self._known(self._agent.localiser.from_nodes(np.asarray(goal)[None]))[0]
         order = np.argsort(steps, kind="stable")
         order = order[np.isfinite(steps[order])]

@@ -1,4 +1,4 @@
-"""How alike the surroundings of two observations look, laid over each other along the agent's own motion."""
+"""Similarity of the surroundings of two observations, overlaid by odometry."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .motion import Floats, to_own_frame
 
 Ints = NDArray[np.int64]
 Similarity = Callable[[NDArray[np.float32], NDArray[np.float32]], NDArray[np.float32]]  # (n, e), (m, e) to (n, m)
-_CHUNK = 256  # pairs at once
+_CHUNK = 256  # pairs compared at once
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,11 +20,11 @@ class Overlap:
     """When two observations of two stretches of motion count as made in the same place.
 
     Attributes:
-        window: observations on either side that are laid over each other.
-        radius: within which places coincide, units of the poses.
-        angle: within which headings do, radians.
-        moved: what is nearer to where the stretches are joined, in units of the poses, says nothing and is left out,
-            unless it is turned by more than half of `angle`.
+        window: number of observations on either side that are overlaid.
+        radius: distance within which places coincide, units of the poses.
+        angle: difference within which headings coincide, radians.
+        moved: distance from the joined observations, units of the poses, below which an observation is left out as
+            uninformative, unless its heading differs by more than half of `angle`.
     """
 
     window: int
@@ -44,7 +44,7 @@ class Surroundings:
         overlap: Overlap,
         similarity: Similarity | None = None,
     ) -> None:
-        """Take (n, e) embeddings, (n, 3) poses, (n,) episodes; similarity None: the cosine of embeddings."""
+        """Compare (n, e) embeddings with (n, 3) poses and (n,) episodes; similarity None: the cosine of embeddings."""
         self.poses, self.episodes, self.overlap = poses, episodes, overlap
         self.compare = similarity
         if similarity is None:
@@ -56,16 +56,16 @@ class Surroundings:
         self.first, self.end = np.repeat(begins, lengths), np.repeat(begins + lengths, lengths)
 
     def similarity(self, one: Ints, other: Ints) -> Floats:
-        """(w,) rows against (v,) rows: (w, v)."""
+        """(w, v) similarities of (w,) rows and (v,) rows."""
         near, far = self.embeddings[one], self.embeddings[other]
         return np.asarray(near @ far.T if self.compare is None else self.compare(near, far), np.float64)
 
     def score(self, one: Ints, other: Ints) -> tuple[Floats, Ints]:
-        """How alike the surroundings of (m,) pairs of rows are, and how many observations say so: (m,) and (m,).
+        """Compute the similarity of the surroundings of (m,) pairs of rows: (m,) scores and (m,) numbers of matches.
 
-        The stretches of motion around the two are laid over each other as if both were made at one pose. Of every
-        observation that then coincides with some of the other stretch the likeness of the best of these counts; the
-        score is their mean, nan where there are none.
+        The stretches of motion around the two are overlaid as if both were at one pose. Each observation that coincides
+        with some of the other stretch is matched with the most similar of them; the score is the mean similarity, NaN
+        without matches.
         """
         found = [self._chunk(one[i : i + _CHUNK], other[i : i + _CHUNK]) for i in range(0, len(one), _CHUNK)]
         if not found:
@@ -90,13 +90,13 @@ class Surroundings:
         return total, number
 
     def _tables(self, rows: Ints, others: Ints) -> Floats:
-        """Likeness of all pairs of each two stretches, (m, w, w)."""
+        """(m, w, w) similarities of all pairs of observations of each two stretches."""
         if self.compare is None:
             return np.asarray(self.embeddings[rows] @ self.embeddings[others].transpose(0, 2, 1), np.float64)
         return np.stack([self.similarity(*pair) for pair in zip(rows, others, strict=True)])
 
     def _stretch(self, middle: Ints) -> tuple[Ints, Floats, NDArray[np.bool_]]:
-        """Rows of the stretch around each observation, −1 beyond its episode; their poses from it; which tell much."""
+        """Return the rows around each observation, −1 beyond its episode, their relative poses, and which are used."""
         reach = self.overlap.window
         rows = middle[:, None] + np.arange(-reach, reach + 1)
         inside = (rows >= self.first[middle][:, None]) & (rows < self.end[middle][:, None])

@@ -1,4 +1,4 @@
-"""What happened in an episode, for figures."""
+"""The steps of an episode, recorded for figures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ class Trace:
 
     Attributes:
         goal: the goal, as an observation or as a pose.
-        observations: one for each step, or where the robot was.
-        waypoints: the node the robot was sent to at each step; −1: the goal itself.
-        plans: (step, nodes) for every plan that was made.
-        cuts: (step, u, v) for every edge that was blamed.
+        observations: one for each step, or the poses of the robot.
+        waypoints: the node that was the target at each step; −1: the goal itself.
+        plans: (step, nodes) of every plan.
+        cuts: (step, u, v) of every edge that was blamed.
         success: whether the goal was reached.
     """
 
@@ -32,7 +32,7 @@ class Trace:
     success: bool = False
 
     def note(self, agent: Any, row: int, step: int, seen: NDArray[Any]) -> None:
-        """Add a step: what the agent, whose episode is in this row of the batch, sees and does."""
+        """Add a step of the episode in this row of the batch."""
         self.observations.append(np.array(seen))
         if isinstance(agent, Navigator):
             following = agent.phase[row] == FOLLOWING
@@ -42,7 +42,7 @@ class Trace:
             self.cuts += [(step, u, v) for episode, u, v in agent.blamed if episode == row]
 
     def asdict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Return plain lists and numbers, ready for JSON."""
         return {
             "goal": np.asarray(self.goal).tolist(),
             "observations": [np.asarray(item).tolist() for item in self.observations],

@@ -1,16 +1,16 @@
-"""Verification along own motion: how likely an edge joins what is one place, found without any ground truth.
+"""Verify edges by odometry: estimate without ground truth how likely the two ends of an edge are the same place.
 
-An edge joins two observations, often of two episodes. If both were made in one place, then what was seen around them
-must agree wherever the agent's own motion (odometry, or dead reckoning from its actions) leads to the same spot, and
-the two episodes must lie to each other as all other edges say. So there are three views of an edge:
+An edge joins two observations, often of two episodes. If both were made in one place, the observations around them must
+agree wherever the agent's own motion (odometry, or dead reckoning from its actions) leads to the same place, and the
+relative pose of the two episodes must agree with all other edges. So there are three views of an edge:
 
-- surroundings: both stretches of motion are laid over each other, and what coincides is compared;
-- heading: how far the edge is off once all episodes are turned so that edges agree;
-- place: how far apart its ends lie once all episodes are laid out on one plane.
+- surroundings: both stretches of motion are overlaid, and observations at the same place are compared;
+- heading: the disagreement of headings after all episodes are rotated so that edges agree;
+- place: the distance between its ends after all episodes are laid out on one plane.
 
-How much each view tells, and what share of the edges is true, is found by expectation maximisation: true edges are
-alike in all three views, false ones look less alike, point anywhere and lie anywhere. So how many are removed follows
-from the data.
+Expectation maximisation finds how informative each view is, and the share of true edges: true edges agree in all three
+views; false ones look less alike, and have any heading and any distance. So the number of removed edges follows from
+the data.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ from .layout import Layout
 from .motion import Floats
 from .surroundings import Ints, Overlap, Similarity, Surroundings
 
-_ROUNDS = 4  # of layout and belief in turn
-_BEGIN = 0.8  # belief in every pair at the beginning
-# What a view may say at most, as log odds. Places say the more, the better own motion is: 3 / √drift, up to 6.
+_ROUNDS = 4  # iterations that update layout and belief in turn
+_BEGIN = 0.8  # initial probability of every pair
+# Largest log odds of each view. Those of places grow with the accuracy of odometry: 3 / √drift, up to 6.
 _MOST = {"surroundings": 6.0, "heading": 3.0, "place": 3.0}
 _MOST_OF_PLACE = 6.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Verification:
-    """What own motion says about pairs of observations.
+    """Result of verifying pairs of observations by odometry.
 
     Attributes:
         pairs: (m, 2) rows of the exploration.
-        posterior: (m,) probability that the two were made in one place.
-        score: (m,) log odds by the three views alone, before the share of true pairs is taken into account.
-        surroundings: (m,) how alike the surroundings look, nan where nothing coincides.
-        heading: (m,) radians by which headings disagree with those of all pairs; nan where no trusted pair joins them.
-        place: (m,) how far apart the two lie in the layout of all pairs, units of the poses; nan likewise.
-        proven: (m,) bool: a few steps apart in one episode, true without looking.
+        posterior: (m,) probability that both observations were made in one place.
+        score: (m,) log odds of the three views, before the share of true pairs is included.
+        surroundings: (m,) similarity of the surroundings; NaN if no observations overlap.
+        heading: (m,) disagreement of headings in the layout of all pairs, radians; NaN if no trusted pair joins the two
+            episodes.
+        place: (m,) distance of the two in the layout of all pairs, units of the poses; NaN in the same cases.
+        proven: (m,) bool: a few steps apart in one episode, and so true without verification.
         true_share: estimated share of true pairs among those that are not proven.
-        calibration: what was learned of each view, ready for JSON.
+        calibration: estimated parameters of each view, ready for JSON.
     """
 
     pairs: Ints
@@ -67,7 +68,7 @@ class Verification:
         return len(self.pairs)
 
     def __repr__(self) -> str:
-        """How many pairs, and how many of them are doubted."""
+        """Summary: the number of pairs, and of those that are probably false."""
         false = int((self.posterior < 0.5).sum())
         return f"<Verification: {len(self):,} pairs, {false:,} more likely false than true>"
 
@@ -85,23 +86,23 @@ def verify(
     angle: float = 45.0,
     drift: float = 0.5,
 ) -> Verification:
-    """Judge whether the two observations of each pair were made in one place.
+    """Estimate the probability that the two observations of each pair were made in one place.
 
     Args:
         pairs: (m, 2) rows of the exploration.
-        poses: (n, 3) x, y and heading in radians of every observation by own motion, each episode in a frame of its
-            own (see `dead_reckon`); or (n, 2) positions where all episodes share a compass.
-        embeddings: (n, e) what is seen, in which likeness is judged.
-        episodes: (n,) the episode of each observation; never decreasing.
-        similarity: (n, e) and (m, e) embeddings to (n, m) likeness, larger is more alike; None: their cosine. For a
+        poses: (n, 3) x, y and heading in radians of every observation by odometry, each episode in its own frame (see
+            `dead_reckon`); or (n, 2) positions if all episodes share a compass.
+        embeddings: (n, e) embeddings of the observations, by which similarity is measured.
+        episodes: (n,) episode of each observation; never decreasing.
+        similarity: (n, e) and (m, e) embeddings to (n, m) similarities, larger is more alike; None: their cosine. For a
             distance give `lambda a, b: -distance(a, b)`.
-        reach: observations of one episode so many steps apart or less are taken for one place, as edges are.
-        window: observations on either side whose surroundings are compared.
-        radius: within which two observations are in one place, units of the poses; None: how far 9 of 10 stretches of
-            `reach` steps lead.
-        angle: within which headings count as the same, degrees.
-        drift: how far wrong own motion is, as a share of the way; about 0.1 for odometry, 1 for dead reckoning that
-            does not know of walls.
+        reach: observations of one episode at most so many steps apart count as one place, as those of an edge do.
+        window: number of observations on either side whose surroundings are compared.
+        radius: distance within which two observations are in one place, units of the poses; None: the 90 % quantile of
+            the distance covered in `reach` steps.
+        angle: difference within which headings count as the same, degrees.
+        drift: error of odometry, as a share of the distance travelled; about 0.1 for odometry, 1 for dead reckoning
+            that ignores walls.
     """
     rows, track, vectors, labels = _checked(pairs, poses, embeddings, episodes)
     if reach < 1 or window < 1 or not 0 < angle <= 180 or not drift > 0:
@@ -120,7 +121,7 @@ def verify(
 
 
 def _judge(view: Surroundings, rows: Ints, proven: NDArray[np.bool_], drift: float) -> Verification:
-    """Look at the pairs that are not proven, and put everything together."""
+    """Verify the pairs that are not proven, and return the result for all pairs."""
     asked, near = rows[~proven], view.overlap.radius
     alike = view.score(asked[:, 0], asked[:, 1])[0]
     heading, place, score = np.full((3, len(asked)), np.nan)
@@ -145,11 +146,11 @@ def _judge(view: Surroundings, rows: Ints, proven: NDArray[np.bool_], drift: flo
     return Verification(rows, **full, proven=proven, true_share=share, calibration=facts)
 
 
-# -- how much each view tells ------------------------------------------------------------------------------------
+# -- log odds of each view ---------------------------------------------------------------------------------------
 
 
 def _of_surroundings(alike: Floats, belief: Floats) -> tuple[Floats, dict[str, float]]:
-    """Log odds of the likeness of surroundings: two normal distributions of one width, by what is believed so far."""
+    """Log odds of the similarity of surroundings: two normal distributions of equal width, weighted by the belief."""
     known = np.isfinite(alike)
     values, true = alike[known], belief[known]
     false = 1.0 - true
@@ -164,7 +165,7 @@ def _of_surroundings(alike: Floats, belief: Floats) -> tuple[Floats, dict[str, f
 
 
 def _of_heading(off: Floats, belief: Floats, angle: float) -> tuple[Floats, float]:
-    """Log odds of disagreeing headings: a normal distribution of true pairs against any heading; and its spread."""
+    """Log odds of the disagreement of headings, and its spread: normal for true pairs, uniform for false ones."""
     known = np.isfinite(off)
     spread = float(np.clip(_median(off[known], belief[known]) / 0.674, np.radians(5), angle))
     ratio = np.log(np.sqrt(2 * np.pi) / spread) - np.square(off / spread) / 2
@@ -172,7 +173,7 @@ def _of_heading(off: Floats, belief: Floats, angle: float) -> tuple[Floats, floa
 
 
 def _of_place(off: Floats, belief: Floats, near: float, anywhere: float, drift: float) -> tuple[Floats, float]:
-    """Log odds of distance in the layout: places of true pairs against any two places; and the spread of the first."""
+    """Log odds of the distance in the layout, and its spread: that of true pairs against that of any two places."""
     known = np.isfinite(off)
     spread = max(near / 4, _median(off[known], belief[known]) / 1.177)
     if not spread < 0.9 * anywhere < np.inf:
@@ -183,14 +184,14 @@ def _of_place(off: Floats, belief: Floats, near: float, anywhere: float, drift: 
 
 
 def _median(values: Floats, weights: Floats) -> float:
-    """The weighted median, which some false pairs among the true ones hardly move; 0 of none."""
+    """Weighted median, which a few false pairs hardly change; 0 without values."""
     order = np.argsort(values, kind="stable")
     passed = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(passed, passed[-1] / 2)]) if len(values) else 0.0
 
 
 def _mixed(odds: Floats) -> tuple[float, Floats]:
-    """Share of true pairs and the posterior of each, by expectation maximisation over the share."""
+    """Return the share of true pairs and the posterior of each pair, by expectation maximisation over the share."""
     share = _BEGIN
     if not len(odds):
         return share, np.empty(0)
@@ -204,7 +205,7 @@ def _sigmoid(values: Floats) -> Floats:
     return 1.0 / (1.0 + np.exp(-np.clip(values, -500, 500)))
 
 
-# -- what it is for ----------------------------------------------------------------------------------------------
+# -- edges of a memory -------------------------------------------------------------------------------------------
 
 
 def verify_edges(
@@ -216,13 +217,13 @@ def verify_edges(
     filtered: bool = True,
     **how: Any,
 ) -> Verification:
-    """`verify` for the edges of a memory that stand; pairs are the observations that its nodes keep, each pair once.
+    """Verify the edges of a memory that are not removed; pairs are the observations of their nodes, each pair once.
 
     Args:
-        memory: built from the whole exploration in one order, so that node i keeps observation `memory.nodes[i]`.
-        poses: as for `verify`.
-        embeddings: likewise.
-        episodes: likewise.
+        memory: a memory built from the whole exploration in order, so that node i keeps observation `memory.nodes[i]`.
+        poses: see `verify`.
+        embeddings: see `verify`.
+        episodes: see `verify`.
         filtered: only the edges that pass the k-nearest filter; False: all, as `prune_doubtful` needs them.
         how: the other settings of `verify`.
     """
@@ -232,9 +233,9 @@ def verify_edges(
 
 
 def remove_doubtful(memory: SparseGraphicalMemory, found: Verification, *, below: float = 0.5) -> int:
-    """Remove the edges that are true with less than this probability, both ways; returns how many were removed.
+    """Remove the edges whose probability of being true is lower than `below`, in both directions; return how many.
 
-    They are removed by hand, as events of the memory: `memory.restore()` brings them back.
+    They are removed by hand, as events of the memory; `memory.restore()` restores them.
     """
     edges, odds = memory.edges(), edge_posteriors(memory, found)
     with memory.group():
@@ -242,21 +243,21 @@ def remove_doubtful(memory: SparseGraphicalMemory, found: Verification, *, below
 
 
 def prune_doubtful(memory: SparseGraphicalMemory, found: Verification, *, below: float = 0.5) -> SparseGraphicalMemory:
-    """A copy of a memory without the edges that are true with less than this probability: `memory.pruned`.
+    """Return a copy of a memory without the edges whose probability of being true is lower than `below`.
 
-    Unlike removed ones they make room: the next nearest successors of a node take their places among the k. `found` is
-    what `verify_edges(..., filtered=False)` gave.
+    Unlike removed edges, these make room: the next nearest successors of a node take their places among the k, see
+    `memory.pruned`. `found` is the result of `verify_edges(..., filtered=False)`.
     """
     edges, odds = memory.edges(filtered=False), edge_posteriors(memory, found, filtered=False)
     return memory.pruned(edges.source[odds < below], edges.target[odds < below])
 
 
 def record_doubts(memory: SparseGraphicalMemory, found: Verification, *, tries: int = 4) -> int:
-    """Let the verification count as evidence from so many tries of each edge; returns how many were recorded.
+    """Record the verification as up to `tries` tries of each edge; return the number of tries recorded.
 
-    An edge that is as likely true as false gets none; a certain one `tries` successes or failures. It is meant for the
+    An edge that is as likely true as false gets none, a certain one `tries` successes or failures. It is meant for the
     policy "belief", which then plans around doubtful edges until cleanup has tried them; the policy "first-failure"
-    removes every edge that a failure is recorded of.
+    removes every edge for which a failure is recorded.
     """
     edges, odds = memory.edges(), edge_posteriors(memory, found)
     number = np.rint(tries * (2 * odds - 1)).astype(np.int64)
@@ -267,7 +268,7 @@ def record_doubts(memory: SparseGraphicalMemory, found: Verification, *, tries: 
 
 
 def edge_posteriors(memory: SparseGraphicalMemory, found: Verification, filtered: bool = True) -> Floats:
-    """(edges,) posterior of each of `memory.edges(filtered)`; InputError if one was not verified."""
+    """(E,) posterior of each of `memory.edges(filtered)`; InputError if one was not verified."""
     edges, kept = memory.edges(filtered), memory.nodes
     ends = np.sort(np.stack([kept[edges.source], kept[edges.target]], axis=1), axis=1)
     size = int(max(ends.max(initial=0), found.pairs.max(initial=0))) + 1
@@ -276,7 +277,7 @@ def edge_posteriors(memory: SparseGraphicalMemory, found: Verification, filtered
     at = np.minimum(np.searchsorted(keys[order], asked), max(0, len(keys) - 1))
     if len(asked) and (not len(keys) or (keys[order][at] != asked).any()):
         raise InputError(
-            "the verification does not know every edge of the memory: verify_edges of this memory makes one"
+            "the verification does not include every edge of the memory: call verify_edges with this memory"
         )
     return found.posterior[order][at] if len(asked) else np.empty(0)
 
@@ -284,7 +285,7 @@ def edge_posteriors(memory: SparseGraphicalMemory, found: Verification, filtered
 def _checked(
     pairs: ArrayLike, poses: ArrayLike, embeddings: ArrayLike, episodes: ArrayLike
 ) -> tuple[Ints, Floats, NDArray[np.float32], Ints]:
-    """The arrays, if they fit together; poses with a heading."""
+    """Check the arrays and return them, poses with a heading."""
     labels, track, vectors = np.asarray(episodes), np.asarray(poses, np.float64), np.asarray(embeddings, np.float32)
     number = len(labels) if labels.ndim == 1 else -1
     fits = (
@@ -308,7 +309,7 @@ def _checked(
 
 
 def _stride(poses: Floats, episodes: Ints, reach: int) -> float:
-    """How far 9 of 10 stretches of so many steps lead."""
+    """Return the 90 % quantile of the distance covered in `reach` steps, units of the poses."""
     inside = episodes[reach:] == episodes[:-reach]
     if not inside.any():
         raise InputError(f"no episode has more than {reach} steps: give a radius, or a smaller reach")

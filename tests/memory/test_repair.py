@@ -439,14 +439,14 @@ LOST = {  # what is said to be lost by an edit
     "an embedding that is text": r"1 of 73 nodes \(3\)",
     "NaN in an embedding": r"1 of 73 nodes \(3\)",
     "a broken image": r"1 of 73 kept observations of nodes \(3\): .* zeros",
-    "an edge to nowhere": r"1 of 1082 edges \(3\): a node that is lost, or never was",
+    "an edge to nowhere": r"1 of 1082 edges \(3\): a node that is lost, or never existed",
     "an edge renumbered": r"1 of 1082 edges \(3\)",
     "another distance on an edge": "a value that was changed",
     "a forged success": "a value that was changed",
     "half a success": r"9 of 9 events \(1–9\)",
     "an event of another kind": r"1 of 9 events \(2\)",
     "an event at no time": r"1 of 9 events \(2\)",
-    "an event of no edge": r"1 of 9 events \(2\): an edge that is lost, or never was",
+    "an event of no edge": r"1 of 9 events \(2\): an edge that is lost, or never existed",
     "a missing event": r"1 of 9 events \(2\)",
     "events without growth": "how many nodes and edges there were",
     "growth beyond the end": "how many nodes and edges there were",
@@ -752,7 +752,7 @@ def test_an_existing_target_is_refused(tmp_path):
     full_memory().save(tmp_path / "m.sgm")
     (tmp_path / "new.sgm").write_bytes(b"precious")
     for target in ("new.sgm", "m.sgm"):
-        with pytest.raises(sgm.StoreError, match=f"{target} is there already"):
+        with pytest.raises(sgm.StoreError, match=f"{target} exists already"):
             repair.repair(tmp_path / "m.sgm", tmp_path / target)
     assert (tmp_path / "new.sgm").read_bytes() == b"precious"
     with pytest.raises(sgm.StoreError, match="there is no folder"):

@@ -107,7 +107,7 @@ def test_a_damaged_file_keeps_both_ways_or_none(tmp_path):
         connection.execute("DELETE FROM edges WHERE id = 3")
     assert not check(tmp_path / "m.sgm").whole
     report = repair(tmp_path / "m.sgm", tmp_path / "new.sgm")
-    assert any("the edge the other way is lost" in text for text in report.lost)
+    assert any("the opposite edge is lost" in text for text in report.lost)
     saved = sgm.SparseGraphicalMemory.load(tmp_path / "new.sgm", None)
     pairs = {(u, v) for u, v, _ in edge_list(saved.edges(filtered=False))}
     assert len(pairs) == 8 and all((v, u) in pairs for u, v in pairs)

@@ -290,7 +290,7 @@ def test_a_choice_is_shown_in_a_few_lines():
         ({"policy": "none"}, "policy is 'none'"),
         ({"distance": None}, "distance is None"),
         ({"episode": [0, 1]}, "episode has dtype"),
-        ({"episode": np.arange(300) % 2}, "episode 0 stops and goes on later"),
+        ({"episode": np.arange(300) % 2}, "episode 0 stops and continues later"),
         ({"observations": 5}, "expected a batch"),
         ({"observations": np.zeros((0, 2))}, "nodes is 60, but there are 0 observations"),
     ],
