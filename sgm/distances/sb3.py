@@ -101,7 +101,7 @@ class SB3Distance:
     ) -> None:
         """Make a distance from a policy with critics; see `from_sb3`."""
         if networks.algorithm not in ALGORITHMS:
-            raise InputError(f"the model has no critic that tells steps: expected one of {', '.join(ALGORITHMS)}")
+            raise InputError(f"the model has no critic whose values are steps: expected one of {', '.join(ALGORITHMS)}")
         if aggregate not in AGGREGATES:
             raise InputError(f"aggregate is {aggregate!r}: expected one of {', '.join(map(repr, AGGREGATES))}")
         require_columns(networks)
