@@ -1,13 +1,14 @@
-"""A memory from images alone: walks in folders, no actions, no positions; then plans between images.
+"""A memory from images only: walks in folders, without actions and positions; then plans between images.
 
-Somebody walks through three rooms and takes pictures from above of what is around. Each walk is a folder of PNG files.
-A distance is learned from the order of the pictures, the memory is built with settings chosen from the data, and a plan
-between two pictures is written as a strip of the pictures on the way.
+A camera moves through three rooms and takes images of the floor from above. Each walk is a folder of PNG files. A
+distance is learned from the order of the images, the memory is built with settings chosen from the data, and a plan
+between two images is written as a strip of the images along the path.
 
     pip install 'sparse-graphical-memory[learn,images]'
     python examples/image_walk.py
 
-takes about two minutes on one core. As a command, with a page: sgm fit images:runs/image_walk/walks --out agent
+This takes about two minutes on one core. The same as a command, with a report:
+sgm fit images:runs/image_walk/walks --out agent
 """
 
 import argparse
@@ -20,12 +21,12 @@ from PIL import Image, ImageDraw
 import sgm
 from sgm.distances import regression
 
-WIDTH, HEIGHT, VIEW, STEP = 336, 192, 48, 5.0  # pixels of the world, of what is seen, and of a step
-ROOMS = ((112, 60, 92), (224, 100, 132))  # walls between the rooms: x, and from where to where the door is
+WIDTH, HEIGHT, VIEW, STEP = 336, 192, 48, 5.0  # size of the world, of the camera's view and of a step, pixels
+ROOMS = ((112, 60, 92), (224, 100, 132))  # walls between the rooms: x, and top and bottom of the door, pixels
 
 
 def paint_world(seed: int = 0) -> Image.Image:
-    """Three rooms with a floor of coloured blots, seen from above."""
+    """Draw three rooms with a floor of coloured spots, from above."""
     random = np.random.default_rng(seed)
     colours = random.integers(60, 230, (HEIGHT // 16, WIDTH // 16, 3), dtype=np.uint8)
     world = Image.fromarray(colours).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
@@ -38,20 +39,20 @@ def paint_world(seed: int = 0) -> Image.Image:
 
 
 def is_free(x: float, y: float) -> bool:
-    """Whether one can stand there."""
+    """Whether a position is not in a wall."""
     inside = 12 < x < WIDTH - 12 and 12 < y < HEIGHT - 12
     return inside and all(abs(x - wall) > 8 or top + 4 < y < bottom - 4 for wall, top, bottom in ROOMS)
 
 
 def look(world: Image.Image, x: float, y: float) -> Image.Image:
-    """The picture that is taken there: what is around, 32 × 32 pixels."""
+    """Take the image at a position: its surroundings, 32 × 32 pixels."""
     half = VIEW / 2
     view = world.crop((round(x - half), round(y - half), round(x + half), round(y + half)))
     return view.resize((32, 32), Image.Resampling.BOX)
 
 
 def write_walks(folder: Path, walks: int, length: int, seed: int = 0) -> None:
-    """A sub-folder of pictures for each walk, which begins somewhere and turns now and then."""
+    """Write a sub-folder of images for each walk, which starts at a random position and turns at random."""
     world, random = paint_world(), np.random.default_rng(seed)
     for walk in range(walks):
         (folder / f"walk{walk}").mkdir(parents=True, exist_ok=True)
@@ -87,17 +88,17 @@ def main(
     print(plan)
     strip = np.concatenate([start, *plan.waypoints, goal], axis=1)
     Image.fromarray(strip).resize((4 * strip.shape[1], 4 * strip.shape[0]), 0).save(folder / "plan.png")
-    print(f"{time.monotonic() - begin:.0f} s in all: the pictures on the way are in {folder / 'plan.png'}")
+    print(f"{time.monotonic() - begin:.0f} s in total: the images along the path are in {folder / 'plan.png'}")
     return plan
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--folder", type=Path, default=Path("runs/image_walk"), help="where pictures and plan are written"
+        "--folder", type=Path, default=Path("runs/image_walk"), help="folder for the images and the plan"
     )
-    parser.add_argument("--walks", type=int, default=40, help="walks")
-    parser.add_argument("--length", type=int, default=120, help="pictures of a walk")
+    parser.add_argument("--walks", type=int, default=40, help="number of walks")
+    parser.add_argument("--length", type=int, default=120, help="images of a walk")
     parser.add_argument("--iterations", type=int, default=2_000, help="updates of the distance")
     parser.add_argument("--seed", type=int, default=0)
     main(**vars(parser.parse_args()))

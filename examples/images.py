@@ -1,13 +1,13 @@
-"""Goals that are images: MiniGrid FourRooms, seen from above.
+"""Goals that are images: MiniGrid FourRooms, from above.
 
-Observations are small images of four rooms with the robot in them, and a goal is the image with the robot somewhere
-else. Nothing tells where the robot is. Distance and controller are learned from random actions; the controller is good
-for two steps, the memory for the rest.
+Observations are small images of four rooms with the robot in them, and a goal is an image with the robot at another
+position. The position of the robot is not given. Distance and controller are learned from random actions; the
+controller works over two steps, and the memory plans the rest.
 
     pip install 'sparse-graphical-memory[examples]'
     python examples/images.py
 
-takes about three minutes on one core, and prints how many of 100 tasks the controller alone and the agent solve.
+This takes about three minutes on one core, and prints how many of 100 tasks the controller alone and the agent solve.
 """
 
 import argparse
@@ -23,16 +23,16 @@ import sgm
 from sgm.controllers import cloned
 from sgm.distances import contrastive
 
-TILE = 2  # pixels of a cell
+TILE = 2  # side of a cell, pixels
 
 
 class FourRooms(gymnasium.Env):
-    """MiniGrid's FourRooms of one layout, without its green square: reach the cell where the goal image was made."""
+    """MiniGrid's FourRooms with one layout, without the green square: reach the cell of the goal image."""
 
     images: ClassVar[dict[tuple[int, ...], np.ndarray]] = {}  # by layout, cell and direction
 
     def __init__(self, layout: int = 0, steps: int = 200) -> None:
-        """Take the layout that MiniGrid draws from this seed; episodes have so many steps."""
+        """Make the layout that MiniGrid draws from seed `layout`; episodes have `steps` steps."""
         self.layout = layout
         self.rooms = gymnasium.make("MiniGrid-FourRooms-v0").unwrapped
         self.rooms.reset(seed=layout)
@@ -47,7 +47,7 @@ class FourRooms(gymnasium.Env):
         self.action_space = gymnasium.spaces.Discrete(3)  # turn left, turn right, go ahead
 
     def reset(self, *, seed=None, options=None):
-        """Make the goal image at one place and begin at another."""
+        """Make the goal image at a random position, and start at another one."""
         super().reset(seed=seed)
         self.goal_cell, self.goal = self._move(), self._image()
         self._move()
@@ -55,14 +55,14 @@ class FourRooms(gymnasium.Env):
         return self._observation(), {"success": False}
 
     def step(self, action):
-        """Act; the episode ends in the goal's cell."""
+        """Take an action; the episode ends in the cell of the goal."""
         self.rooms.step(action)
         self.left -= 1
         success = tuple(self.rooms.agent_pos) == self.goal_cell
         return self._observation(), float(success), success, self.left == 0, {"success": success}
 
     def _move(self) -> tuple[int, int]:
-        """Put the robot into a free cell, facing anywhere."""
+        """Put the robot into a random free cell, with a random direction."""
         cell = self.free[self.np_random.integers(len(self.free))]
         self.rooms.agent_pos, self.rooms.agent_dir = cell, int(self.np_random.integers(4))
         return cell
@@ -71,7 +71,7 @@ class FourRooms(gymnasium.Env):
         return {"observation": self._image(), "desired_goal": self.goal}
 
     def _image(self) -> np.ndarray:
-        """What is seen from above. Drawing is slow, and there are only a thousand images: each is drawn once."""
+        """Return the image from above. Drawing is slow, and there are only a thousand images: they are cached."""
         pose = (self.layout, *self.rooms.agent_pos, self.rooms.agent_dir)
         if pose not in self.images:
             self.images[pose] = self.rooms.get_frame(highlight=False, tile_size=TILE)
@@ -87,7 +87,7 @@ def main(
     data = sgm.collect(env, steps, episode_steps=100, seed=seed)
     print(data)
 
-    # The camera does not move and the images are tiny: a perceptron over pixels learns faster than a convolution.
+    # The camera is fixed and the images are tiny: a perceptron on pixels learns faster than a convolutional network.
     distance = contrastive.train(data, encoder="mlp", width=128, reach=4, iterations=iterations // 4, seed=seed)
     controller = cloned.train(
         data, encoder="mlp", width=128, reach=2, batch=128, learning_rate=2e-3, iterations=iterations, seed=seed
@@ -103,7 +103,7 @@ def main(
         results[name] = result = sgm.evaluate(who, env, tasks, seed=seed)
         low, high = result.ci95
         print(f"{name}: {result.rate:.0%} of {tasks} tasks [{low:.0%}, {high:.0%}]")
-    print(f"{time.monotonic() - begin:.0f} s in all")
+    print(f"{time.monotonic() - begin:.0f} s in total")
     return results
 
 

@@ -1,7 +1,7 @@
-"""One memory file, two processes: a robot writes it while another process plans on it. Takes a few seconds.
+"""One memory file, two processes: a robot writes it while another process plans on it. It takes a few seconds.
 
-The robot's process owns the file: every call that has returned is on disk, whatever happens to the process afterwards.
-Any number of other processes may load the file meanwhile; a second writer is refused.
+The process of the robot owns the file: the changes of every call that has returned are on disk, even if the process is
+killed afterwards. Any number of other processes may load the file meanwhile; a second writer gets an error.
 """
 
 import subprocess
@@ -16,7 +16,7 @@ import sgm
 
 
 class Euclid:
-    """Steps of length 1 in the plane."""
+    """Euclidean distance in the plane; a step has length 1."""
 
     fingerprint = "euclid-v1"
 
@@ -30,7 +30,7 @@ class Euclid:
 
 
 def write(path: str, rounds: int) -> None:
-    """The robot: explore a little, try some edges, and again."""
+    """Run the robot: explore, try some edges, and repeat."""
     random = np.random.default_rng(0)
     with sgm.SparseGraphicalMemory.open(path, Euclid(), tau_a=3.0, tau_p=1.5, max_dist=5.0, k=5) as memory:
         for _ in range(rounds):
@@ -42,7 +42,7 @@ def write(path: str, rounds: int) -> None:
 
 
 def main(rounds: int = 20, path: Path | None = None) -> sgm.SparseGraphicalMemory:
-    """Start the robot in a process of its own, and plan on its memory as it grows."""
+    """Start the robot in another process, and plan on its memory while it grows."""
     path = path or Path(tempfile.mkdtemp()) / "live.sgm"
     robot = subprocess.Popen([sys.executable, __file__, str(path), str(rounds)])
     while robot.poll() is None:
@@ -50,7 +50,7 @@ def main(rounds: int = 20, path: Path | None = None) -> sgm.SparseGraphicalMemor
             try:
                 memory = sgm.SparseGraphicalMemory.load(path, Euclid())
                 print(memory, f"{memory.plan([1, 1], [28, 28]).length:.1f} steps across the room")
-            except (sgm.StoreError, sgm.NoPath) as error:  # the file is new, or holds too little yet
+            except (sgm.StoreError, sgm.NoPath) as error:  # the file is new, or the memory is still too small
                 print(error)
         time.sleep(0.3)
     if robot.returncode:

@@ -1,12 +1,12 @@
-"""From a recorded dataset to an agent: a Minari dataset of PointMaze, made here, so that nothing is downloaded.
+"""From a recorded dataset to an agent: a Minari dataset of PointMaze, recorded here, so that nothing is downloaded.
 
-Somebody has recorded a ball that is pushed about in a maze (here: at random, each push held for 10 steps). A distance
-and a controller are learned from the recording alone; the environment is used for the evaluation only.
+The dataset has a ball that is pushed through a maze, here at random, with each push held for 10 steps. A distance and a
+controller are learned from the dataset only; the environment is used only for the evaluation.
 
     pip install 'sparse-graphical-memory[examples,minari]'
     python examples/minari_maze.py
 
-takes about two minutes on one core. It also prints the command that does the same, with a page about it.
+This takes about two minutes on one core. It also prints the commands that do the same and write a report.
 """
 
 import argparse
@@ -27,7 +27,7 @@ DATASET, MAZE = "pointmaze/medium-pushes-v0", "PointMaze_Medium-v3"
 
 
 def record(steps: int, episode_steps: int = 200, seed: int = 0) -> None:
-    """Push the ball about at random, and write what happens as a Minari dataset, unless there is one."""
+    """Push the ball at random, and record a Minari dataset, unless it exists already."""
     import minari
     from minari.data_collector import EpisodeBuffer
 
@@ -50,7 +50,7 @@ def record(steps: int, episode_steps: int = 200, seed: int = 0) -> None:
         how = {"terminations": [*ends, False], "truncations": [*ends, True]}
         episodes.append(EpisodeBuffer(number, observations=observations, actions=actions, rewards=rewards, **how))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Minari would have author, e-mail and a link to the code
+        warnings.simplefilter("ignore")  # Minari warns about a missing author, e-mail and link to the code
         minari.create_dataset_from_buffers(DATASET, episodes, env=env, algorithm_name="random pushes of 10 steps")
     env.close()
 
@@ -72,7 +72,7 @@ def main(
 
     choice = sgm.choose(data, distance, controller, seed=seed)
     print(choice)
-    # The ball rolls: a waypoint is passed within half of MaxDist, not met.
+    # The ball has inertia: a waypoint counts as reached within half of MaxDist.
     agent = sgm.Navigator(choice.memory, controller, router="ranked", arrival="distance", cutoff=choice.max_dist / 2)
 
     gymnasium.register_envs(gymnasium_robotics)
@@ -82,7 +82,7 @@ def main(
         results[name] = result = sgm.evaluate(who, env, tasks, seed=seed)
         low, high = result.ci95
         print(f"{name}: {result.rate:.0%} of {tasks} tasks [{low:.0%}, {high:.0%}]")
-    print(f"{time.monotonic() - begin:.0f} s in all. As commands, with a page:")
+    print(f"{time.monotonic() - begin:.0f} s in total. The same as commands, with a report:")
     print(f"  export MINARI_DATASETS_PATH={folder.resolve()}")
     print(f"  sgm fit minari:{DATASET} --out agent && sgm evaluate agent --env {MAZE}")
     return results
@@ -90,7 +90,7 @@ def main(
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--folder", type=Path, default=Path("runs/minari"), help="where the dataset is written")
+    parser.add_argument("--folder", type=Path, default=Path("runs/minari"), help="folder for the dataset")
     parser.add_argument("--steps", type=int, default=30_000, help="recorded steps")
     parser.add_argument("--iterations", type=int, default=2_500, help="updates of each network")
     parser.add_argument("--tasks", type=int, default=100, help="episodes to evaluate")

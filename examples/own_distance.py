@@ -1,7 +1,7 @@
-"""A distance of your own that is not symmetric, in a file that survives a crash. Takes a second.
+"""Your own asymmetric distance, with a memory file that survives a crash. It takes a second.
 
-A robot in a ring corridor walks clockwise; against the sense of rotation each step costs three. The program builds a
-memory in a live file, plans, finds a leg of the plan impossible and plans again. docs/own-distance.md explains the
+A robot walks clockwise in a ring corridor; each step counterclockwise costs three. The program builds a memory in a
+live file, plans, finds that an edge of the plan does not work, and plans again. docs/own-distance.md explains the
 settings.
 """
 
@@ -14,9 +14,9 @@ import sgm
 
 
 class Corridor:
-    """A ring corridor 60 steps round; observations are positions along it."""
+    """Steps in a ring corridor of 60 steps; observations are positions along it."""
 
-    fingerprint = "corridor-v1"  # a file refuses to open with a distance of another fingerprint
+    fingerprint = "corridor-v1"  # a memory file can only be opened with a distance of the same fingerprint
 
     def embed(self, observations):
         """(n,) positions to (n, 1) embeddings."""
@@ -38,7 +38,7 @@ def main(path: Path | None = None, observations: int = 2_000) -> sgm.SparseGraph
         print(f"{report.added} nodes for {observations:,} observations")
         plan = memory.plan(5.0, 40.0)
         print(plan)
-        # The controller tries the third leg twice and fails both times: the edge is removed, here and in the file.
+        # The controller tries the third edge twice and fails both times: it is removed, in memory and in the file.
         u, v = plan.nodes[2], plan.nodes[3]
         memory.record(u, v, reached=False)
         memory.record(u, v, reached=False)

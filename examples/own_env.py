@@ -1,13 +1,14 @@
-"""An environment of your own, from random experience to an agent: PointMaze_Large of Gymnasium-Robotics.
+"""Your own environment, from random experience to an agent: PointMaze_Large of Gymnasium-Robotics.
 
-A ball is pushed through a maze; it has inertia. Observations are 4 numbers (position and velocity), goals 2 (position).
-A distance and a controller are learned from random pushes only. The controller alone gets stuck behind walls; the agent
-plans on a memory and sends the controller from waypoint to waypoint.
+A ball with inertia is pushed through a maze. Observations are 4 numbers (position and velocity), goals 2 (position). A
+distance and a controller are learned from random pushes only. The controller alone gets stuck at walls; the agent plans
+on a memory and gives the controller one waypoint after the other.
 
     pip install 'sparse-graphical-memory[examples]'
     python examples/own_env.py
 
-takes about two minutes on one core, and prints how many of 100 tasks, drawn by the environment, each of them solves.
+This takes about two minutes on one core, and prints how many of 100 tasks, drawn by the environment, each of them
+solves.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from sgm.distances import contrastive
 
 
 def make_env(num_envs: int, steps: int):
-    """PointMaze as it comes: it says whether the goal is reached in `info["success"]`."""
+    """Make PointMaze without changes: `info["success"]` is whether the goal is reached."""
     gymnasium.register_envs(gymnasium_robotics)
     return gymnasium.make_vec("PointMaze_Large-v3", num_envs, max_episode_steps=steps, vectorization_mode="sync")
 
@@ -39,21 +40,21 @@ def main(
     begin = time.monotonic()
     env = make_env(20, episode_steps)
 
-    # 1. Experience. A push is held for 15 steps, so that the ball gets somewhere; episodes begin all over the maze.
+    # 1. Experience. A push is held for 15 steps, so that the ball covers ground; episodes start all over the maze.
     data = sgm.collect(env, steps, hold=15, episode_steps=200, seed=seed)
     print(data)
 
-    # 2. How many steps is it from here to there, and which action leads there? A cell of the maze takes about 30 steps.
+    # 2. Distance and controller. A cell of the maze takes about 30 steps.
     distance = contrastive.train(data, reach=20, iterations=iterations, seed=seed)
     controller = cloned.train(data, reach=30, iterations=iterations, seed=seed)
     print(f"{time.monotonic() - begin:.0f} s: distance (noise {distance.noise:.1f} steps) and controller trained")
 
-    # 3. The memory: observations from which, and to which, all ways are equally long within tau_a become one node.
+    # 3. The memory: observations whose distances to and from other nodes differ by at most tau_a become one node.
     memory = sgm.SparseGraphicalMemory(distance, tau_a=12.0, tau_p=None, max_dist=40.0, k=8)
     memory.extend(data[::5])
     print(memory)
 
-    # 4. The agent. The ball rolls: within 15 steps a waypoint is reached. An edge that failed costs more from then on.
+    # 4. The agent. The ball has inertia: a waypoint counts as reached within 15 steps. A failed edge costs more later.
     agent = sgm.Navigator(memory, controller, arrival="distance", cutoff=15.0, router="ranked", max_steps=60)
     if cleanup_steps:
         print(sgm.cleanup(agent, env, cleanup_steps, seed=seed))
@@ -62,7 +63,7 @@ def main(
         results[name] = result = sgm.evaluate(who, env, tasks, seed=seed)
         low, high = result.ci95
         print(f"{name}: {result.rate:.0%} of {tasks} tasks [{low:.0%}, {high:.0%}]")
-    print(f"{time.monotonic() - begin:.0f} s in all")
+    print(f"{time.monotonic() - begin:.0f} s in total")
     return results
 
 
@@ -73,5 +74,5 @@ if __name__ == "__main__":
     parser.add_argument("--iterations", type=int, default=2_500, help="updates of each network")
     parser.add_argument("--tasks", type=int, default=100, help="episodes to evaluate")
     parser.add_argument("--cleanup-steps", type=int, default=0, help="environment steps of cleanup")
-    parser.add_argument("--episode-steps", type=int, default=800, help="steps of a task")
+    parser.add_argument("--episode-steps", type=int, default=800, help="largest number of steps of a task")
     main(**vars(parser.parse_args()))

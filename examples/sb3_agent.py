@@ -1,15 +1,15 @@
-"""A policy of Stable-Baselines3, and a memory that takes it farther: SAC with hindsight replay in a maze of four rooms.
+"""A Stable-Baselines3 policy with a memory for distant goals: SAC with hindsight replay in a maze of four rooms.
 
-A point is pushed through rooms with thin walls between them. SAC + HER is trained for a minute on goals up to 6 cells
-away, and then asked for goals that are about 32 cells of way off. Its critics become the distance and its actor the
-controller of an agent with a memory. The critics believe in some ways through walls; cleanup tries the edges of the
-memory, and removes those that do not work.
+A point moves through rooms with thin walls between them. SAC + HER is trained for a minute on goals up to 6 cells away,
+and then evaluated on goals about 32 cells away along the shortest path. Its critics become the distance and its actor
+the controller of an agent with a memory. Some distances of the critics lead through walls; cleanup tests the edges of
+the memory, and removes those that fail.
 
     pip install 'sparse-graphical-memory[sb3]'
     python examples/sb3_agent.py
 
-takes about two minutes on one core, and prints how many of 100 tasks SAC alone and the agent solve, before and after
-cleanup.
+This takes about two minutes on one core, and prints how many of 100 tasks SAC alone and the agent solve, before and
+after cleanup.
 """
 
 import argparse
@@ -24,27 +24,27 @@ MAZE = {"maze": "FourRooms", "resize": 3, "action_noise": 0.2}
 
 
 class Replay(HerReplayBuffer):
-    """Hindsight replay in which a relabelled arrival ends the episode, as a real one does.
+    """Hindsight replay in which an episode ends when a relabelled goal is reached, as with a real goal.
 
-    Stable-Baselines3 relabels goals and rewards, but not ends: the values of reached goals, and with them all
-    distances, would be several steps off.
+    Stable-Baselines3 relabels goals and rewards, but not the end of episodes: the values of reached goals, and thus all
+    distances, would be wrong by several steps.
     """
 
     def sample(self, batch_size, env=None):
-        """Transitions; a reward of 0 is that of an arrival."""
+        """Sample transitions; a reward of 0 means that the goal was reached."""
         samples = super().sample(batch_size, env)
         return samples._replace(dones=(samples.rewards == 0).to(samples.dones))
 
 
 def train(steps: int, seed: int) -> SAC:
-    """SAC + HER on near goals, the reward is −1 until the goal is reached; small networks make memories fast."""
+    """Train SAC + HER on near goals; the reward is −1 until the goal is reached. Small networks make memories fast."""
     model = SAC(
         "MultiInputPolicy",
         PointMazeEnv(**MAZE, prob_near=1.0, near=6.0, max_episode_steps=20),
         replay_buffer_class=Replay,
         policy_kwargs={"net_arch": [128, 128]},
         gamma=0.95,
-        ent_coef=0.02,  # small: the values of SAC contain the entropy, which is no distance
+        ent_coef=0.02,  # small: the values of SAC include the entropy, which is not part of a distance
         learning_rate=1e-3,
         batch_size=128,
         learning_starts=500,
@@ -65,14 +65,14 @@ def main(
     model = train(steps, seed)
     print(f"{time.monotonic() - begin:.0f} s: SAC + HER trained for {steps:,} steps")
 
-    # 1. Random experience, begun anywhere. It tells which observations there are, and how noisy the critics are.
+    # 1. Random experience from random starts: observations for the memory, and to measure the noise of the critics.
     env = PointMazeVectorEnv(20, **MAZE, reset_options={"uniform": True}, max_episode_steps=200)
     data = sgm.collect(env, observations, episode_steps=50, seed=seed)
 
     # 2. Values become steps, and the actor a controller.
     distance = sgm.distances.from_sb3(model, data=data)
     controller = sgm.controllers.from_sb3(model, data=data)
-    print(f"distance: noise {distance.noise:.2f} steps, told apart up to {distance.far:.0f} steps")
+    print(f"distance: noise {distance.noise:.2f} steps, clipped at {distance.far:.0f} steps")
 
     # 3. The memory, and an agent that plans on it.
     memory = sgm.SparseGraphicalMemory(distance, tau_a=2.0, tau_p=None, max_dist=6.0, k=6)
@@ -80,7 +80,7 @@ def main(
     print(memory)
     agent = sgm.Navigator(memory, controller, arrival="distance", router="ranked")
 
-    # 4. Goals as far as 80 % of the longest way in the maze, the same for all.
+    # 4. Goals at 80 % of the longest shortest path in the maze, the same for all.
     far, results = {"difficulty": 0.8}, {}
     for name, who in (("SAC alone", controller), ("with a memory", agent), ("after cleanup", agent)):
         if name == "after cleanup":
@@ -88,7 +88,7 @@ def main(
         results[name] = result = sgm.evaluate(who, env, tasks, seed=seed, options=far)
         low, high = result.ci95
         print(f"{name}: {result.rate:.0%} of {tasks} tasks [{low:.0%}, {high:.0%}]")
-    print(f"{time.monotonic() - begin:.0f} s in all")
+    print(f"{time.monotonic() - begin:.0f} s in total")
     return results
 
 

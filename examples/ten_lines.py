@@ -1,4 +1,4 @@
-"""The memory in ten lines: build, plan, report a failure, plan round it. Takes a second."""
+"""The memory in ten lines: build, plan, report a failure, plan around it. It takes a second."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ import sgm
 
 
 class Euclid:
-    """Bring your own distance: embed once, compare cheaply. It need not be symmetric."""
+    """Your own distance: embed an observation once, compare embeddings cheaply. It need not be symmetric."""
 
     def embed(self, observations):
         """(n, 2) positions are their own embeddings."""
@@ -24,8 +24,8 @@ def main(observations: int = 2_000) -> sgm.SparseGraphicalMemory:
     print(memory)
     plan = memory.plan([1, 1], [28, 28])  # waypoints for the controller
     print(plan)
-    memory.record(plan.nodes[2], plan.nodes[3], reached=False)  # the controller could not get there: that edge goes
-    print(memory.plan([1, 1], [28, 28]))  # and the next plan leads round it
+    memory.record(plan.nodes[2], plan.nodes[3], reached=False)  # the controller failed: the edge is removed
+    print(memory.plan([1, 1], [28, 28]))  # the next plan avoids it
     return memory
 
 

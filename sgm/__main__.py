@@ -1,4 +1,4 @@
-"""`python -m sgm` is the `sgm` command."""
+"""`python -m sgm` runs the `sgm` command."""
 
 import sys
 

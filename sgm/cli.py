@@ -20,13 +20,13 @@ from sgm.memory.stats import bytes_on_disk
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; the exit code."""
+    """Run the command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         options = _parser(given).parse_args(fit_commands.readable(given))  # loads the benchmarks, which takes a second
         options.command = shlex.join(["sgm", *given])
         return options.run(options) or 0
-    except BrokenPipeError:  # whoever read what we print has seen enough
+    except BrokenPipeError:  # the reader of our output has closed it, as head does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except (sgm.SGMError, OSError) as error:
@@ -36,22 +36,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         return _complain("interrupted", 130)
     except MemoryError:
-        return _complain("this takes more memory than the machine has", 2)
+        return _complain("this needs more memory than the machine has", 2)
     except Exception as error:
         if os.environ.get("SGM_DEBUG"):
             raise
         text = f"{type(error).__name__}: {error}"
-        return _complain(f"a mistake in sgm itself, please report it (SGM_DEBUG=1 shows where): {text}", 70)
+        return _complain(f"an error in sgm itself, please report it (SGM_DEBUG=1 shows where): {text}", 70)
 
 
 def _complain(text: str, code: int) -> int:
-    """Print an error, with whatever a file put into it escaped; the exit code."""
+    """Print an error, with characters that cannot be printed escaped; return the exit code."""
     print(f"sgm: {printable(text)}", file=sys.stderr)
     return code
 
 
 def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser of a command line; of `sgm run`, `sgm fit` and so on, the options of the one given only."""
+    """Make the parser of a command line; of `sgm run`, `sgm fit` and so on, only the given command gets its options."""
     parser = argparse.ArgumentParser(
         prog="sgm",
         description="Sparse Graphical Memory: a small, correct, self-repairing map for agents that plan from raw "
@@ -63,7 +63,7 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
     demo = commands.add_parser("demo", help="build a memory, plan, remove false edges, plan again, draw; a few seconds")
     demo.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to write to (default: %(default)s)")
     demo.add_argument(
-        "--seed", type=_seed, default=0, metavar="SEED", help="which observations are made (default: %(default)s)"
+        "--seed", type=_seed, default=0, metavar="SEED", help="seed of the observations (default: %(default)s)"
     )
     demo.set_defaults(run=_demo)
 
@@ -88,14 +88,14 @@ def _parser(given: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _seed(text: str) -> int:
-    """A seed from the command line."""
+    """Parse a seed of the command line."""
     if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is no seed: give a whole number, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a seed: give a whole number, 0 or more")
     return int(text)
 
 
 def _add_files(commands: Any) -> None:
-    """The commands about memory files."""
+    """Add the commands for memory files."""
     info = commands.add_parser("info", help="print the contents of a memory file, and warnings")
     info.add_argument("file", type=Path, help="a memory file; it may be open for writing in another process")
     info.add_argument("--json", action="store_true", help="as JSON instead of a table")
@@ -134,7 +134,7 @@ def _add_files(commands: Any) -> None:
         "--format",
         choices=["graphml", "csv"],
         default="graphml",
-        help="graphml for Gephi, yEd, Cytoscape, NetworkX; csv for one line an edge, and one line a node in "
+        help="graphml for Gephi, yEd, Cytoscape, NetworkX; csv with one line per edge, and one line per node in "
         "NAME.nodes.csv (default: %(default)s)",
     )
     export.add_argument("--out", type=Path, help="file to write (default: the memory file's name, other ending)")
@@ -154,7 +154,7 @@ node 70."""
 
 
 def _add_inspect(commands: Any) -> None:
-    """The command that opens the inspector."""
+    """Add the command that opens the inspector."""
     inspect = commands.add_parser("inspect", help="look at a memory in the browser: map, plans, suspicious edges")
     inspect.formatter_class = argparse.RawDescriptionHelpFormatter
     inspect.description = _INSPECT
@@ -202,7 +202,7 @@ def _inspect(options: argparse.Namespace) -> None:
 
 
 def _add_benchmarks(parser: argparse.ArgumentParser) -> None:
-    """One command for each benchmark, with the options of its settings."""
+    """Add a command for each benchmark, with the options of its settings."""
     from sgm.benchmarks import BENCHMARKS, load
     from sgm.benchmarks.options import add_options
 
@@ -237,7 +237,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
         "SafetyGym, 4 time per action. Missing results are shown as a dash, with the command that produces them."
     )
     add = parser.add_argument
-    add("number", nargs="?", type=int, choices=[1, 2, 3, 4], help="which one (default: all)")
+    add("number", nargs="?", type=int, choices=[1, 2, 3, 4], help="number of the table (default: all)")
     add(
         "--runs",
         type=Path,
@@ -251,7 +251,7 @@ def _add_table(parser: argparse.ArgumentParser) -> None:
         "--write",
         type=Path,
         metavar="FILE",
-        help="make the tables of a Markdown page anew, each between "
+        help="update the tables of a Markdown page, each between "
         "<!-- table N --> and <!-- end --> (from results, unless --runs is given)",
     )
     parser.set_defaults(run=_table)
@@ -315,7 +315,7 @@ def _shown(value: Any) -> str:
 
 
 def describe(path: Path, memory: sgm.SparseGraphicalMemory) -> dict[str, Any]:
-    """What `memory.stats()` says and where the memory came from, name by name."""
+    """Describe a memory file: `memory.stats()`, size, settings, policy and fingerprint, by name."""
     return {
         **memory.stats().asdict(),
         "file": str(path),
@@ -335,9 +335,9 @@ def _check(options: argparse.Namespace) -> int:
     for text in verdict.problems:
         print(f"damaged: {printable(text)}")
     if verdict.whole:
-        print(f"{printable(str(options.file))} is whole")
+        print(f"{printable(str(options.file))} is intact")
         return 0
-    print(f"save what can be saved with: sgm repair {shlex.quote(str(options.file))} --out NEW")
+    print(f"recover what can be read with: sgm repair {shlex.quote(str(options.file))} --out NEW")
     return 1
 
 
@@ -346,7 +346,7 @@ def _copy(options: argparse.Namespace) -> None:
 
     source, target = real_path(options.file), real_path(options.to)
     if target.exists() and not options.force:
-        raise sgm.SGMError(f"{options.to} is there already: choose another name, or replace it with --force")
+        raise sgm.SGMError(f"{options.to} already exists: choose another name, or replace it with --force")
     copy(source, target)
     print(f"copied {options.file} to {options.to}, {bytes_on_disk(target):,} bytes")
 
@@ -376,7 +376,7 @@ def _export(options: argparse.Namespace) -> None:
     edges = len(memory.edges(not options.unfiltered).source)
     print(f"wrote {len(memory)} nodes and {edges} edges to {out}{more}")
     if images := left_out(memory):
-        print(f"left out, for they have too many numbers for this format: {', '.join(images)}")
+        print(f"left out, because they have too many numbers for this format: {', '.join(images)}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How fast D3PG trains and measures distances: each a ratio against a plain version of the same mathematics.
+"""Speed of D3PG training and of distance tables: each is a ratio to a plain version of the same computation.
 
 python -m speed.d3pg --out results/d3pg
 """
@@ -27,7 +27,7 @@ TRAINING = "Training, with collection"
 
 
 def compare(plain: Callable[[], Any], ours: Callable[[], Any], turns: int) -> tuple[float, float]:
-    """Median seconds of each, taken in turn, so that a busy moment of the machine hits both."""
+    """Median seconds of each, measured in turn, so that other load on the machine affects both."""
     plain(), ours()
     times = np.array([(seconds(plain), seconds(ours)) for _ in range(turns)])
     first, second = np.median(times, axis=0)
@@ -35,7 +35,7 @@ def compare(plain: Callable[[], Any], ours: Callable[[], Any], turns: int) -> tu
 
 
 def bench_update(report: Report, turns: int) -> None:
-    """An iteration of training: three critics in a loop against three critics stacked."""
+    """Measure an iteration of training: three critics in a loop against three stacked critics."""
     learner = D3PG(2, 2, D3PGConfig())
     config, plain = learner.config, ReferenceD3PG(learner)
     replay, generator = some_experience(learner), torch.Generator().manual_seed(0)
@@ -58,7 +58,7 @@ def bench_update(report: Report, turns: int) -> None:
 
 
 def some_experience(learner: D3PG, count: int = 5_000) -> Replay:
-    """Transitions of a point that moves at random; what they are does not change how long an update takes."""
+    """Make transitions of a point that moves at random; the time of an update does not depend on them."""
     random = np.random.default_rng(0)
     observations, goals = random.random((2, count, 2))
     actions = random.uniform(-1, 1, (count, 2))
@@ -69,7 +69,7 @@ def some_experience(learner: D3PG, count: int = 5_000) -> Replay:
 
 
 def bench_training(report: Report, iterations: int) -> D3PG:
-    """The whole of training: with collection, replay and progress, without imports."""
+    """Measure the whole training: with collection, replay and progress, without imports."""
     env = PointMazeVectorEnv(20, max_episode_steps=20)
     took = -time.perf_counter()
     learner = train(Stream(env), D3PGConfig(iterations=iterations), progress=False)
@@ -79,7 +79,7 @@ def bench_training(report: Report, iterations: int) -> D3PG:
 
 
 def bench_table(report: Report, distance: DistributionalDistance, count: int, turns: int) -> None:
-    """A table of distances: every pair through the networks against tiles."""
+    """Measure a table of distances: every pair evaluated by the networks against tiles."""
     points = PointMazeVectorEnv(count).reset(seed=0, options={"uniform": True})[0]["observation"]
     rows, columns = np.divmod(np.arange(count**2), count)
     first, second = compare(
@@ -93,10 +93,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     parser.add_argument(
-        "--weights", type=Path, help="trained networks for the table; default: those of a short training"
+        "--weights", type=Path, help="trained networks for the table (default: those of a short training)"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="small sizes, to see that it runs; the claims do not apply"
+        "--quick", action="store_true", help="small sizes, to test that it runs; the claims do not apply"
     )
     options = parser.parse_args()
     report = Report("speed.d3pg")

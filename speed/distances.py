@@ -1,4 +1,4 @@
-"""Learned distances against true ways on OGBench's giant point maze: false pairs, order, training and table times.
+"""Learned distances against shortest paths on OGBench's giant point maze: false pairs, rank correlation, times.
 
 python -m speed.distances --out results/distances
 """
@@ -22,9 +22,9 @@ from sgm.envs.ogbench.maze import Maze
 from speed.report import Report, seconds
 
 DATASET = "pointmaze-giant-stitch-v0"
-NEAR, FAR, ORDERED = 4.0, 8.0, 12.0  # map units: of near pairs, of false ones, of those whose order is looked at
-FINE = 0.25  # map units between the points of the grid that true ways are measured on
-MOVES = ((0, 1), (1, 0), (1, 1), (1, -1), (1, 2), (2, 1), (1, -2), (2, -1))  # and back
+NEAR, FAR, ORDERED = 4.0, 8.0, 12.0  # limits of near pairs, of false ones, and of the rank correlation, map units
+FINE = 0.25  # spacing of the grid on which shortest paths are computed, map units
+MOVES = ((0, 1), (1, 0), (1, 1), (1, -1), (1, 2), (2, 1), (1, -2), (2, -1))  # and their opposites
 TABLE = 1_500  # rows and columns of the table that is timed
 SECTION = f"Distances learned on {DATASET}, judged by true ways on episodes of another draw"
 KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
@@ -37,9 +37,9 @@ KINDS: dict[str, tuple[Any, dict[str, Any]]] = {
 
 
 def ways(maze: Maze) -> Callable[[Any, Any], Any]:
-    """True distances: (a, 2) and (b, 2) places to (a, b) lengths of the shortest ways of the sphere, map units.
+    """Return a function from (a, 2) and (b, 2) positions to (a, b) lengths of the sphere's shortest paths, map units.
 
-    Ways lead along a grid of free points, from each to sixteen around it; their lengths are right within 3 %.
+    Paths go along a grid of free points, from each to sixteen around it; their lengths are correct within 3 %.
     """
     height, width = maze.map.shape
     low = maze.centres(np.zeros((1, 2), np.int64))[0] - maze.unit / 2
@@ -61,7 +61,7 @@ def ways(maze: Maze) -> Callable[[Any, Any], Any]:
     graph, points = csr_array(entries, shape=(int(free.sum()),) * 2), grid[free]
 
     def nearest(places: Any) -> Any:
-        """Points of the grid: the free one among those around that is nearest."""
+        """Nearest free grid point of each position."""
         return np.array([int(((points - place) ** 2).sum(axis=1).argmin()) for place in np.asarray(places)])
 
     def truth(first: Any, second: Any) -> Any:
@@ -73,7 +73,7 @@ def ways(maze: Maze) -> Callable[[Any, Any], Any]:
 
 
 def judge(report: Report, name: str, seed: int, data: sgm.Experience, held: sgm.Experience, **how: Any) -> None:
-    """Train a distance and judge it."""
+    """Train a distance and evaluate it."""
     module, changes = KINDS[name]
     begin = time.process_time()
     distance = module.train(data, seed=seed, device="cpu", progress=False, **changes, **how)
@@ -100,7 +100,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     parser.add_argument("--seeds", type=int, default=2, help="seeds of each distance (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few updates, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="few updates, to test that it runs")
     options = parser.parse_args()
     report = Report("speed.distances")
     data, held = (from_ogbench(DATASET, seed=seed) for seed in (0, 1))

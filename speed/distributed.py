@@ -1,13 +1,13 @@
-"""How fast many workers clean one memory: steps/s by backend and number of workers, and what one owner can take.
+"""Speed of cleanup with many workers: steps/s by backend and number of workers, and the capacity of one owner.
 
 python -m speed.distributed --out results/distributed
 
-Every row that is measured is kept in OUT/measured.json, and the same command goes on with what is missing: it begins no
-row after `--minutes`, and says what it left out.
+Every measured row is stored in OUT/measured.json, and repeating the command measures the missing rows: no row starts
+after `--minutes`, and the command lists the rows it left out.
 
-Other programs disturb wall times. So the settings are measured in turn, several times over, and the medians are
-reported; and beside the wall time stands the CPU time of this process and all that it started, simulators and Ray
-included, which other programs hardly change. Workers beyond the number of cores share these, and rows say so.
+Other programs disturb wall times. So the settings are measured in turn, several times, and medians are reported.
+The report also has the CPU time of this process and all its children, simulators and Ray included, on which other
+programs have little effect. Rows with more workers than cores are marked.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _TICK = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 
 
 class World(NamedTuple):
-    """Where a memory is cleaned.
+    """Agent and environment of a cleanup.
 
     Attributes:
-        name: of the benchmark.
-        agent: makes an agent over a memory as it was built.
-        env: makes the environment of one worker.
-        robots: of each worker.
+        name: name of the benchmark.
+        agent: function that makes an agent with a memory before cleanup.
+        env: function that makes the environment of one worker.
+        robots: number of robots of each worker.
         how: further arguments of `Cleaner`.
     """
 
@@ -64,7 +64,7 @@ class World(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One measurement: environment steps, wall and CPU seconds, the owner's own CPU seconds, batches and records."""
+    """One measurement: environment steps, wall and CPU seconds, CPU seconds of the owner, batches and records."""
 
     steps: int
     wall: float
@@ -78,16 +78,22 @@ def main() -> None:
     """Measure everything."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
-    parser.add_argument("--quick", action="store_true", help="few steps of PointEnv, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="few steps of PointEnv, to test that it runs")
     parser.add_argument("--steps", type=int, default=5_120, help="steps of each worker (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=2, help="times that all is measured (default: %(default)s)")
-    parser.add_argument("--minutes", type=float, default=9.0, help="no row begins later (default: %(default)s)")
+    parser.add_argument(
+        "--repeats", type=int, default=2, help="number of measurements of each row (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=9.0, help="minutes after which no row starts (default: %(default)s)"
+    )
     parser.add_argument(
         "--weights", type=Path, default=WEIGHTS, help="networks of PointEnv, of `sgm run point` (default: %(default)s)"
     )
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="how many (default: 1 2 4 8)")
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[1, 2, 4, 8], help="numbers of workers (default: 1 2 4 8)"
+    )
     parser.add_argument("--worlds", nargs="*", default=["point", "safety"], choices=["point", "safety"])
-    parser.add_argument("--no-ray", action="store_true", help="leave Ray out, also if it is installed")
+    parser.add_argument("--no-ray", action="store_true", help="leave Ray out, even if it is installed")
     options = parser.parse_args()
     if options.quick:
         options.steps, options.repeats, options.workers, options.worlds = 200, 1, [2], ["point"]
@@ -103,11 +109,11 @@ def main() -> None:
     if options.out:
         report.write(options.out)
     if kept.missing:
-        print(f"not measured in {options.minutes:g} minutes, the same command goes on: {', '.join(kept.missing)}")
+        print(f"not measured in {options.minutes:g} minutes, repeat the command for: {', '.join(kept.missing)}")
 
 
 class Kept:
-    """Measurements of this command and of earlier ones with the same steps, in a file if there is one."""
+    """Measurements of this command and of earlier ones with the same steps, stored in a file if one is given."""
 
     def __init__(self, path: Path | None, options: argparse.Namespace) -> None:
         self.path, self.end, self.missing = path, time.monotonic() + 60 * options.minutes, list[str]()
@@ -117,7 +123,7 @@ class Kept:
             self.rows = {name: Measured(**row) for name, row in json.loads(path.read_text()).items()}
 
     def measured(self, world: World, backend: str, workers: int, repeat: int) -> Measured | None:
-        """A row: as it was measured before, or measured now and written; None: there was no time left."""
+        """Return a row that was measured before, or measure and store it; None if there is no time left."""
         name = f"{world.name}, {backend}, {workers} workers, {self._steps} steps, {repeat}"
         if name not in self.rows:
             if time.monotonic() > self.end:
@@ -136,7 +142,7 @@ class Kept:
 
 
 def _cleanup(report: Report, world: World, backends: list[str], options: argparse.Namespace, kept: Kept) -> None:
-    """Rows of one world, measured in turn."""
+    """Measure the rows of one world, in turn."""
     plans = [(PLAIN, 1), ("in-process", 1), *((backend, n) for backend in backends for n in options.workers)]
     found: dict[tuple[str, int], list[Measured]] = {plan: [] for plan in plans}
     for repeat in range(options.repeats):
@@ -172,7 +178,7 @@ def _median(runs: list[Measured], clock: str) -> float:
 
 
 def _served(report: Report, world: World, found: dict[tuple[str, int], list[Measured]]) -> None:
-    """How many workers one owner serves, from its own CPU time for each batch and a worker's for what is in it."""
+    """Estimate how many workers one owner can serve, from CPU times of the owner and of a worker for a batch."""
     for (backend, workers), runs in found.items():
         if backend == PLAIN or workers != 2:
             continue
@@ -191,7 +197,7 @@ def _served(report: Report, world: World, found: dict[tuple[str, int], list[Meas
 
 
 def _measured(world: World, backend: str, workers: int, steps: int) -> Measured:
-    """Clean a memory as it was built, after a warm-up."""
+    """Measure cleanup of a new memory, after a warm-up."""
     agent, warm = world.agent(), 20 * world.robots
     agent.clean = True
     if backend == PLAIN:
@@ -217,7 +223,7 @@ def _clocked(run: Callable[[], Any], counted: Callable[[], tuple[int, int]]) -> 
 
 
 def _cpu_of_all() -> float:
-    """CPU seconds of this process and of all that descend from it and still run; of this one only where unknown."""
+    """CPU seconds of this process and its running descendants; without /proc, only of this process."""
     if not Path("/proc/self/stat").exists():
         return time.process_time()
     used, parent = {}, {}
@@ -237,11 +243,11 @@ def _descends(number: int, parent: dict[int, int]) -> bool:
     return False
 
 
-# -- what one owner can take -------------------------------------------------------------------------------------
+# -- capacity of one owner ---------------------------------------------------------------------------------------
 
 
 class _Echo:
-    """A worker that answers with what it was asked."""
+    """A worker that returns the request."""
 
     num_envs = 1
 
@@ -256,7 +262,7 @@ class _Echo:
 
 
 def _capacity(report: Report, folder: Path, backends: list[str], number: int) -> None:
-    """Messages and records a second: taking them in, and carrying them."""
+    """Measure messages and records per second: applying them, and transporting them."""
     section = "What one owner takes in"
     for live in (False, True):
         for size in (1, 10, 100):
@@ -281,7 +287,7 @@ def _capacity(report: Report, folder: Path, backends: list[str], number: int) ->
 
 
 def _carrying(report: Report, backend: str, number: int) -> None:
-    """A request of 100 numbers, and an answer of the same size."""
+    """Measure a request of 100 numbers, and an answer of the same size."""
     with contextlib.closing(Pool(lambda _: _Echo, 1, backend)) as pool:
         (member, _), *_ = pool.wait()
         wall, own, cpu = time.perf_counter(), time.process_time(), _cpu_of_all()
@@ -299,7 +305,7 @@ def _carrying(report: Report, backend: str, number: int) -> None:
 
 
 class _Plane:
-    """Points in a plane."""
+    """Euclidean distance in a plane."""
 
     def embed(self, observations: Any) -> np.ndarray:
         return np.asarray(observations, np.float32)
@@ -309,7 +315,7 @@ class _Plane:
 
 
 def _plane(path: Path | None) -> sgm.SparseGraphicalMemory:
-    """A memory of about 900 nodes."""
+    """Make a memory of about 900 nodes."""
     how: dict[str, Any] = {"tau_a": 1.0, "tau_p": 0.8, "max_dist": 3.0, "k": 8, "policy": "belief"}
     if path is None:
         memory = sgm.SparseGraphicalMemory(_Plane(), **how)
@@ -373,7 +379,7 @@ WORLDS: dict[str, Any] = {"point": _point, "safety": _safety}
 
 @contextlib.contextmanager
 def _cluster(wanted: bool) -> Iterator[None]:
-    """Ray, for as long as it is measured."""
+    """Run a Ray cluster during the measurements, if wanted."""
     if not wanted:
         yield
         return

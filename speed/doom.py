@@ -1,4 +1,4 @@
-"""How fast the ViZDoom benchmark is: building the memory from 20,100 frames, and cleanup with one engine and many.
+"""Speed of the ViZDoom benchmark: building the memory from 20,100 frames, and cleanup with one engine and many.
 
 python -m speed.doom --out results/doom-speed
 """
@@ -26,7 +26,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     parser.add_argument("--engines", type=int, default=16, help="engines at once (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few steps, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="few steps, to test that it runs")
     options = parser.parse_args()
     report = Report("speed.doom")
     small = {"buffer_episodes": 5, "buffer_steps": 50} if options.quick else {}

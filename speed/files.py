@@ -1,9 +1,9 @@
-"""How fast memory files are, against another commit in the same run.
+"""Speed of memory files, against another commit in the same run.
 
 python -m speed.files --against 8a7de24 --out results/files
 
-The other commit is checked out beside, and both are measured in turn in processes of their own, so that whatever else
-the machine does falls on both.
+The other commit is checked out into a temporary folder, and both are measured in turn in separate processes, so that
+other load on the machine affects both.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LEAST = 0.9
 
 
 class Plane:
-    """Distance in the first two of 64 dimensions."""
+    """Euclidean distance in the first two of 64 dimensions."""
 
     def embed(self, observations):
         return observations
@@ -46,7 +46,7 @@ def world(nodes: int, seed: int) -> np.ndarray:
 
 
 def measure(nodes: int, records: int) -> dict[str, float]:
-    """Seconds of each kind of call, with whatever sgm is installed."""
+    """Seconds of each kind of call, with the sgm that is imported."""
     times: dict[str, float] = {}
 
     def timed(name: str, call: Any) -> Any:
@@ -87,7 +87,7 @@ def measure(nodes: int, records: int) -> dict[str, float]:
 
 
 def run(tree: Path, nodes: int, records: int) -> dict[str, float]:
-    """Measure the sgm of a source tree in a process of its own."""
+    """Measure the sgm of a source tree in a separate process."""
     command = [sys.executable, str(Path(__file__).resolve()), "--measure", f"--nodes={nodes}", f"--records={records}"]
     env = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, env=env, cwd=tree, capture_output=True, text=True, check=True)
@@ -95,7 +95,7 @@ def run(tree: Path, nodes: int, records: int) -> dict[str, float]:
 
 
 def compare(commit: str, nodes: int, records: int, repeat: int, out: Path | None) -> None:
-    """Measure the other commit and this one in turn, and report the ratios of the least times."""
+    """Measure the other commit and this one in turn, and report the ratios of the shortest times."""
     from speed.report import Report
 
     here = Path(__file__).resolve().parents[1]
@@ -125,8 +125,8 @@ def main() -> None:
     parser.add_argument("--against", default="8a7de24", help="the commit to compare with (default: %(default)s)")
     parser.add_argument("--nodes", type=int, default=10_000, help="nodes of the memory (default: %(default)s)")
     parser.add_argument("--records", type=int, default=4_000, help="record calls of each kind (default: %(default)s)")
-    parser.add_argument("--repeat", type=int, default=5, help="how often both are measured (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; no claim applies")
+    parser.add_argument("--repeat", type=int, default=5, help="number of measurements of both (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to test that it runs; no claim applies")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     options = parser.parse_args()

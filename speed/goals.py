@@ -1,4 +1,4 @@
-"""Steps that cleanup needs with active goals and with the paper's random ones, in worlds whose false edges are known.
+"""Steps that cleanup needs with active goals and with the paper's random goals, in worlds with known false edges.
 
 python -m speed.goals --out results/goals
 """
@@ -25,8 +25,8 @@ from speed.report import Report
 
 ROBOTS = 20
 MAX_STEPS = 9
-CHECKS = 40  # times that a run is looked at
-HOLD_CHECKS = (5, 10, 20, 40)  # those at which plans are checked, too
+CHECKS = 40  # number of checks in a run
+HOLD_CHECKS = (5, 10, 20, 40)  # checks at which plans are checked too
 GOALS = ("random", "active")
 FOUND = "Steps until so much of the false edges is found, weighted by the plans that used them before cleanup"
 SPEED = "Cleanup steps per second of processor time"
@@ -34,11 +34,11 @@ HOLD = "Share of plans between random places that run over true edges only"
 
 
 class World(NamedTuple):
-    """Places, and the ways between them.
+    """Places, and the connections between them.
 
     Attributes:
-        steps: (V, V) float64 what the distance says.
-        is_open: (V, V) bool, whether one really gets from place to place.
+        steps: (V, V) float64 distances.
+        is_open: (V, V) bool, whether a robot can really go from one place to the other.
     """
 
     steps: np.ndarray
@@ -48,15 +48,15 @@ class World(NamedTuple):
 class GraphWorld(VectorEnv):
     """Robots that go from place to place. An action is the number of a place + 1, or 0 to stay: (n, 1).
 
-    A robot is at a place after as many steps towards it as the distance says, if the way is open, and stays where it
-    was until then. Observations are numbers of places, (n, 1) float32. `reset` takes `starts`, places to choose from,
-    and `reset_mask`.
+    A robot reaches a place after as many steps towards it as the distance, if the connection is open; until then it
+    stays where it was. Observations are numbers of places, (n, 1) float32. `reset` takes the options `starts`, places
+    to choose from, and `reset_mask`.
     """
 
     metadata = {"autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 (Gymnasium's name and type)
 
     def __init__(self, robots: int, world: World, slip: float = 0.1) -> None:
-        """So many robots, whose steps are in vain with probability `slip`."""
+        """Make `robots` robots, whose steps fail with probability `slip`."""
         self.num_envs, self.world, self.slip = robots, world, slip
         place = spaces.Box(0, len(world.steps), (1,), np.float32)
         self.single_observation_space = spaces.Dict({"observation": place})
@@ -66,7 +66,7 @@ class GraphWorld(VectorEnv):
         self.at, self.towards, self.gone = np.zeros((3, robots), np.int64)
 
     def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Put robots on places."""
+        """Put robots at random places."""
         if seed is not None:
             self.random = np.random.default_rng(seed)
         options = options or {}
@@ -76,7 +76,7 @@ class GraphWorld(VectorEnv):
         return self._seen(), {}
 
     def step(self, actions: Any) -> tuple[Any, ...]:
-        """Go one step."""
+        """Take one step."""
         towards = np.asarray(actions)[:, 0].astype(np.int64) - 1
         self.gone[towards != self.towards] = 0
         self.gone += self.random.random(self.num_envs) >= self.slip
@@ -92,19 +92,19 @@ class GraphWorld(VectorEnv):
 
 
 def go(observations: Any, goals: Any) -> np.ndarray:
-    """The controller of a `GraphWorld`."""
+    """Controller of a `GraphWorld`."""
     return np.asarray(goals) + 1
 
 
 def scattered(places: int, random: np.random.Generator) -> World:
-    """A square in which a tenth of the ways is closed, anywhere."""
+    """Make a square in which a random tenth of the connections is closed."""
     points = random.uniform(0, places**0.5, (places, 2))
     steps = np.linalg.norm(points[:, None] - points, axis=-1)
     return World(steps, random.random((places, places)) >= 0.1)
 
 
 def shortcuts(places: int, random: np.random.Generator) -> World:
-    """A square in which one in twenty places looks as if another, far away, were next to it."""
+    """Make a square in which one in twenty places has a false short distance to a distant place."""
     points = random.uniform(0, places**0.5, (places, 2))
     steps = np.linalg.norm(points[:, None] - points, axis=-1)
     ends = tuple(random.choice(places, (2, places // 20), replace=False))
@@ -115,7 +115,7 @@ def shortcuts(places: int, random: np.random.Generator) -> World:
 
 
 def rooms(places: int, random: np.random.Generator) -> World:
-    """Rooms with doors between them; the distance does not see the walls."""
+    """Make rooms with doors between them; the distance ignores the walls."""
     side = places**0.5
     points = random.uniform(0, side, (places, 2))
     steps = np.linalg.norm(points[:, None] - points, axis=-1)
@@ -135,7 +135,7 @@ WORLDS = {"scattered": scattered, "shortcuts": shortcuts, "rooms": rooms}
 
 
 def build(world: World) -> sgm.SparseGraphicalMemory:
-    """A memory of all places."""
+    """Build a memory of all places."""
     distance = sgm.TableDistance(world.steps)
     memory = sgm.SparseGraphicalMemory(
         distance, criterion="none", tau_p=None, max_dist=3.0, k=6, policy="first-failure"
@@ -145,12 +145,12 @@ def build(world: World) -> sgm.SparseGraphicalMemory:
 
 
 def navigator(memory: sgm.SparseGraphicalMemory) -> Navigator:
-    """The agent that cleans it."""
+    """Make the agent that cleans up the memory."""
     return Navigator(memory, go, max_steps=MAX_STEPS, cutoff=0.25, clean=True)
 
 
 def mainland(memory: sgm.SparseGraphicalMemory, world: World) -> np.ndarray:
-    """The places of the largest strongly connected part of what is true of the memory."""
+    """Places of the largest strongly connected component of the true edges of the memory."""
     graph = memory.to_scipy().tocoo()
     graph.data = np.where(world.is_open[graph.coords], 1.0, 0.0)
     graph.eliminate_zeros()
@@ -162,11 +162,11 @@ class Tasks:
     """Plans between random places that can reach each other."""
 
     def __init__(self, places: np.ndarray, random: np.random.Generator) -> None:
-        """40 goals, each from 25 starts."""
+        """Draw 40 goals, each with 25 starts."""
         self.goals, self.starts = random.choice(places, 40), random.choice(places, 25)
 
     def plans(self, memory: sgm.SparseGraphicalMemory) -> list[np.ndarray]:
-        """The nodes of each; none where the memory has no path."""
+        """Nodes of each plan; empty if the memory has no path."""
         found = []
         for goal, start in itertools.product(self.goals, self.starts):
             try:
@@ -180,7 +180,7 @@ class Tasks:
         return float(np.mean([len(p) > 0 and world.is_open[p[:-1], p[1:]].all() for p in self.plans(memory)]))
 
     def uses(self, memory: sgm.SparseGraphicalMemory) -> np.ndarray:
-        """(V, V) how many of the plans run over each edge."""
+        """(V, V) number of plans that use each edge."""
         number = np.zeros((len(memory), len(memory)))
         for plan in self.plans(memory):
             number[plan[:-1], plan[1:]] += 1
@@ -188,13 +188,13 @@ class Tasks:
 
 
 class Run(NamedTuple):
-    """What came of a cleanup.
+    """Result of a cleanup.
 
     Attributes:
-        steps: (CHECKS + 1,) when it was looked at.
+        steps: (CHECKS + 1,) steps at each check.
         found: (CHECKS + 1,) share of the false edges found by then, weighted by use.
         hold: share of the plans that work, by steps.
-        seconds: processor time of the cleanup, s.
+        seconds: CPU time of the cleanup, s.
     """
 
     steps: np.ndarray
@@ -203,13 +203,13 @@ class Run(NamedTuple):
     seconds: float
 
     def steps_to(self, share: float) -> float:
-        """Steps until this share was found, between two looks in proportion; all of them if it never was."""
+        """Steps until this share was found, interpolated between checks; all steps if it never was."""
         late = int(np.argmax(np.append(self.found, 1.0) >= share))
         return float(np.interp(share, self.found[: late + 1], self.steps[: late + 1]))
 
 
 def run(name: str, places: int, seed: int, goals: str, steps: int) -> Run:
-    """Clean the memory of a world."""
+    """Clean up the memory of a world."""
     random = np.random.default_rng(seed)
     world = WORLDS[name](places, random)
     memory = build(world)
@@ -232,7 +232,7 @@ def run(name: str, places: int, seed: int, goals: str, steps: int) -> Run:
 
 
 def compare(report: Report, name: str, places: int, seeds: int, steps: int) -> None:
-    """Random and active goals in the same worlds."""
+    """Compare random and active goals in the same worlds."""
     by_goals = {goals: [run(name, places, seed, goals, steps) for seed in range(seeds)] for goals in GOALS}
     for share in (0.5, 0.75):
         needed = {goals: np.array([one.steps_to(share) for one in runs]) for goals, runs in by_goals.items()}
@@ -249,7 +249,7 @@ def compare(report: Report, name: str, places: int, seeds: int, steps: int) -> N
 
 
 def bench_choice(report: Report, places: int) -> None:
-    """What a survey and a goal cost."""
+    """Measure the time of a survey and of choosing a goal."""
     memory = build(scattered(places, np.random.default_rng(0)))
     random, robot, times = np.random.default_rng(1), navigator(memory), []
     for _ in range(5):
@@ -269,7 +269,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     parser.add_argument("--seeds", type=int, default=5, help="worlds of each kind (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small worlds, few steps, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="small worlds, few steps, to test that it runs")
     options = parser.parse_args()
     report = Report("speed.goals")
     places, steps, seeds = (150, 800, 2) if options.quick else (600, 12_000, options.seeds)

@@ -1,4 +1,4 @@
-"""How fast the memory is: every claim a ratio against the reference pattern, in one run.
+"""Speed of the memory: every claim is a ratio to the reference pattern, measured in the same run.
 
 python -m speed.memory --out results/memory
 """
@@ -35,13 +35,13 @@ class Euclid:
 
 
 def plane(n: int, side: float, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """(n, 2) points in a square, (n, n) straight distances."""
+    """(n, 2) points in a square, and (n, n) Euclidean distances."""
     points = np.random.default_rng(seed).uniform(0, side, (n, 2)).astype(np.float32)
     return points, Euclid()(points.astype(np.float64), points.astype(np.float64)).astype(np.float32)
 
 
 def bench_build(report: Report, n: int) -> None:
-    """Build from a distance table, with the reference's ensemble of three and with a single table."""
+    """Measure building from a distance table, with the reference's ensemble of three and with a single table."""
     points, straight = plane(n, side=40.0)
     random = np.random.default_rng(1)
     tables = np.stack([straight * (1 + 0.1 * random.random((n, n), np.float32)) for _ in range(3)])
@@ -72,7 +72,7 @@ def bench_build(report: Report, n: int) -> None:
 
 
 def planning_world(nodes: int) -> tuple[sgm.SparseGraphicalMemory, ReferenceMemory]:
-    """A memory of so many nodes with k = 10, and the same graph for the baseline."""
+    """Make a memory of this many nodes with k = 10, and the same graph for the baseline."""
     _, table = plane(nodes, side=nodes**0.5)
     memory = sgm.SparseGraphicalMemory(
         sgm.TableDistance(table), criterion="none", max_dist=4.0, k=10, policy="first-failure"
@@ -82,7 +82,7 @@ def planning_world(nodes: int) -> tuple[sgm.SparseGraphicalMemory, ReferenceMemo
 
 
 def bench_plan(report: Report, nodes: int, baseline_plans: int) -> None:
-    """Plans to goals planned for before, and to new ones."""
+    """Measure plans to earlier goals, and to new ones."""
     memory, reference = planning_world(nodes)
     random = np.random.default_rng(2)
     pairs = [(int(a), int(b)) for a, b in random.integers(0, nodes, (baseline_plans, 2))]
@@ -101,7 +101,7 @@ def bench_plan(report: Report, nodes: int, baseline_plans: int) -> None:
 
 
 def bench_record(report: Report, nodes: int, calls: int, baseline_calls: int) -> None:
-    """Cleanup as an agent does it: each try of an edge is followed by a plan to the episode's goal."""
+    """Measure cleanup as an agent does it: each try of an edge is followed by a plan to the episode's goal."""
     random = np.random.default_rng(3)
     for episode, claim in ((20, 100.0), (1, 0.0)):
         memory, reference = planning_world(nodes)
@@ -132,7 +132,7 @@ def bench_record(report: Report, nodes: int, calls: int, baseline_calls: int) ->
 
 
 def embedded_world(n: int) -> np.ndarray:
-    """(n, 64) float32: points of a square of constant density, laid into 64 dimensions with a little noise."""
+    """(n, 64) float32: points of a square of constant density, embedded in 64 dimensions with a little noise."""
     random = np.random.default_rng(4)
     points = random.uniform(0, n**0.5, (n, 2))
     basis = np.linalg.qr(random.normal(size=(64, 2)))[0]
@@ -140,7 +140,7 @@ def embedded_world(n: int) -> np.ndarray:
 
 
 def bench_growth(report: Report, sizes: list[int]) -> None:
-    """Time per insertion and bytes per node."""
+    """Measure time per insertion and bytes per node."""
     for n in sizes:
         world = embedded_world(n)
         memory = sgm.SparseGraphicalMemory(Euclid(), tau_p=1.0, tau_a=3.0, max_dist=4.0, k=5)
@@ -159,7 +159,7 @@ def bench_growth(report: Report, sizes: list[int]) -> None:
 
 
 def bench_files(report: Report, nodes: int) -> None:
-    """Save, load, and durable calls."""
+    """Measure saving, loading, and durable calls."""
     world = embedded_world(nodes)
     memory = sgm.SparseGraphicalMemory(Euclid(), criterion="none", max_dist=3.0, k=5, policy="first-failure")
     memory.extend(world)
@@ -196,7 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     parser.add_argument(
-        "--quick", action="store_true", help="small sizes, to see that it runs; the claims do not apply"
+        "--quick", action="store_true", help="small sizes, to test that it runs; the claims do not apply"
     )
     options = parser.parse_args()
     report = Report("speed.memory")

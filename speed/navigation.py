@@ -1,4 +1,4 @@
-"""How fast the agent is, against a one-episode-at-a-time NetworkX agent with the same weights on the same graph.
+"""Speed of the agent, against a NetworkX agent with one episode at a time, the same weights and the same graph.
 
 python -m speed.navigation --out results/navigation
 
@@ -31,7 +31,7 @@ UNIFORM = {"uniform": True}
 
 
 def trained(iterations: int) -> GoalNetworks:
-    """Networks of seed 0, as `sgm run point` trains them."""
+    """Train the networks of seed 0, as `sgm run point` does."""
     env = PointMazeVectorEnv(TRAINING_ENVS, max_episode_steps=20)
     return train(Stream(env), D3PGConfig(iterations=iterations), seed=0).networks
 
@@ -42,7 +42,7 @@ def buffer(number: int, seed: int) -> np.ndarray:
 
 
 def memories(distance: DistributionalDistance, size: int) -> dict[str, sgm.SparseGraphicalMemory]:
-    """The paper's two: SGM, and SoRB's dense graph."""
+    """Make the two memories of the paper: SGM, and SoRB's dense graph."""
     sparse = sgm.SparseGraphicalMemory(distance, tau_a=5.0, tau_p=0.05, max_dist=10.0, k=5, policy="first-failure")
     dense = sgm.SparseGraphicalMemory(distance, criterion="none", max_dist=6.0, k=5, policy="first-failure")
     for memory in (sparse, dense):
@@ -51,7 +51,7 @@ def memories(distance: DistributionalDistance, size: int) -> dict[str, sgm.Spars
 
 
 def reference_steps(agent: ReferenceAgent, env: PointMazeEnv, steps: int, seed: int) -> tuple[float, float]:
-    """Clean for so many steps; seconds per step, and per call of `act` alone."""
+    """Clean up for `steps` steps; return seconds per step, and per call of `act` alone."""
     random = np.random.default_rng(seed)
     taken, acting, begin = 0, 0.0, time.process_time()
     while taken < steps:
@@ -69,7 +69,7 @@ def reference_steps(agent: ReferenceAgent, env: PointMazeEnv, steps: int, seed: 
 
 
 def our_single_steps(navigator: Navigator, env: PointMazeEnv, steps: int, seed: int) -> float:
-    """Seconds per call of `Navigator.act`, one robot, goals of the environment."""
+    """Seconds per call of `Navigator.act`, with one robot and goals of the environment."""
     random = np.random.default_rng(seed)
     taken, acting = 0, 0.0
     while taken < steps:
@@ -87,7 +87,7 @@ def our_single_steps(navigator: Navigator, env: PointMazeEnv, steps: int, seed: 
 
 
 def styles(method: str, over: str) -> dict:
-    """How agents act, as in the reference pattern: SoRB too is attached to the nearest nodes, and plans by distance."""
+    """Settings of agents as in the reference: SoRB too is attached to the nearest nodes and plans by distance."""
     if method == "sorb":
         return {"arrival": WithinSteps(None), "hopping": True, "max_steps": 18, "replan": False}
     return {"arrival": TwoWay(1.0, over), "max_steps": 30, "replan": False}
@@ -101,7 +101,7 @@ def one_agent(
     slow: float,
     steps: int,
 ) -> None:
-    """Time per action of one agent: through torch, and compiled; over all nodes, and over neighbours."""
+    """Measure the time per action of one agent: with torch and compiled; over all nodes and over neighbours."""
     for compiled, over in (
         (False, "all"),
         (True, "all"),
@@ -130,7 +130,7 @@ def many_agents(
     slow: float,
     steps: int,
 ) -> None:
-    """Cleanup steps of many agents at once, on a memory of their own."""
+    """Measure cleanup steps of many agents at once."""
     memory.restore()
     cleaning = Navigator(memory, actor, clean=True, **styles(method, over))
     env = PointMazeVectorEnv(agents, autoreset_mode="Disabled")
@@ -149,10 +149,10 @@ def many_agents(
 def main() -> None:
     """Measure everything."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--weights", type=Path, help="weights that `sgm run point` wrote (default: train first)")
+    parser.add_argument("--weights", type=Path, help="weights of `sgm run point` (default: train first)")
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
-    parser.add_argument("--agents", type=int, default=500, help="agents that clean at once (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few steps, to see that it runs")
+    parser.add_argument("--agents", type=int, default=500, help="agents that clean up at once (default: %(default)s)")
+    parser.add_argument("--quick", action="store_true", help="few steps, to test that it runs")
     options = parser.parse_args()
     report = Report("speed.navigation")
     networks = GoalNetworks.load(options.weights) if options.weights else trained(500 if options.quick else 30_000)

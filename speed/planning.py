@@ -1,9 +1,9 @@
-"""How fast plans are on a memory of many nodes, against SciPy's trees and distances to all nodes, in one run.
+"""Speed of plans on a memory of many nodes, against SciPy's trees and distances to all nodes, in the same run.
 
 python -m speed.planning --out results/planning
 
-Times are CPU times of one thread. The baseline is what the same memory does without an index and without compiled
-searches: it asks for the distances to all nodes, and computes whole trees.
+Times are CPU times of one thread. The baseline is the same memory without an index and without compiled searches: it
+computes the distances to all nodes, and whole shortest-path trees.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ K = 10
 
 
 class Plain:
-    """|s − g| + relu(u · (g − s)): steps in a plane of which one direction is uphill. Observations are embeddings."""
+    """The distance |s − g| + relu(u · (g − s)), steps in a plane with one uphill direction, of observations."""
 
     def __init__(self, width: int = 64) -> None:
-        """For embeddings of this size."""
+        """Make a distance for embeddings of this size."""
         self.up = np.random.default_rng(5).normal(size=width) / width**0.5
         self.up32 = self.up.astype(np.float32)
 
     def embed(self, observations: Any) -> np.ndarray:
-        """(n, 64) as they are."""
+        """(n, 64) observations to (n, 64) embeddings: the same numbers."""
         return np.asarray(observations, np.float32)
 
     def __call__(self, starts: Any, goals: Any) -> np.ndarray:
@@ -59,32 +59,32 @@ class Plain:
 
 
 class Slope(Plain):
-    """The same distance, which says that it is never less than |s − g|, and that it keeps the triangle inequality."""
+    """The same distance, declared to have the lower bound |s − g| and to satisfy the triangle inequality."""
 
     triangle = True
 
     def keys(self, embeddings: Any) -> Any:
-        """What is indexed: the embeddings."""
+        """Vectors that are indexed: the embeddings."""
         return embeddings
 
     def probes(self, embeddings: Any, outgoing: bool) -> Any:
-        """What is searched with: the embeddings."""
+        """Vectors of queries: the embeddings."""
         return embeddings
 
     def reach(self, steps: float) -> float:
-        """How far apart keys within so many steps are, at most."""
+        """Largest Euclidean distance of keys within `steps` steps."""
         return steps * (1 + 1e-6) + 1e-3
 
 
 def world(nodes: int) -> np.ndarray:
-    """(n, 64) float32: points of a square of one point a unit, laid flat into 64 dimensions."""
+    """(n, 64) float32: points of a square with one point per unit area, embedded linearly in 64 dimensions."""
     random = np.random.default_rng(4)
     basis = np.linalg.qr(random.normal(size=(64, 2)))[0]
     return (random.uniform(0, nodes**0.5, (nodes, 2)) @ basis.T).astype(np.float32)
 
 
 def memories(observations: np.ndarray) -> tuple[sgm.SparseGraphicalMemory, sgm.SparseGraphicalMemory]:
-    """A memory of these nodes, and the baseline: the same one whose distance cannot be searched, with SciPy's trees."""
+    """Make a memory of these nodes, and the baseline: the same without an index, with SciPy's trees."""
     ours = sgm.SparseGraphicalMemory(Slope(), criterion="none", max_dist=3.5, k=K, policy="first-failure")
     ours.extend(observations)
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +96,7 @@ def memories(observations: np.ndarray) -> tuple[sgm.SparseGraphicalMemory, sgm.S
 
 @contextlib.contextmanager
 def asking_all_nodes() -> Iterator[None]:
-    """Localise by asking for the distances to all nodes."""
+    """Localise by computing the distances to all nodes."""
     many, memory_module.MANY = memory_module.MANY, 10**9
     try:
         yield
@@ -105,7 +105,7 @@ def asking_all_nodes() -> Iterator[None]:
 
 
 def cpu(call: Callable[[], Any]) -> tuple[float, Any]:
-    """CPU seconds of a call, and what it returned."""
+    """CPU seconds of a call, and its result."""
     start = time.process_time()
     result = call()
     return time.process_time() - start, result
@@ -115,7 +115,7 @@ class Bench:
     """Measures the two memories on the same work."""
 
     def __init__(self, report: Report, nodes: int, many: int, few: int) -> None:
-        """Build; `many` calls of ours and `few` of the baseline are measured."""
+        """Build the memories; `many` calls of ours and `few` of the baseline are measured."""
         self.report, self.many, self.few = report, many, few
         self.random = np.random.default_rng(0)
         self.observations = world(nodes)
@@ -133,7 +133,7 @@ class Bench:
         report.add(ONCE, what="choose landmarks (prepare_plans)", seconds=seconds)
 
     def warm_up(self) -> None:
-        """Compile and load what is compiled."""
+        """Compile and load the compiled code."""
         self.ours.prepare_plans()
         plan = self.ours.plan(*self.near(2))
         nodes = [node for node in plan.nodes.tolist() if node != plan.nodes[-1]]
@@ -146,7 +146,7 @@ class Bench:
         self.ours.add(self.near(1)[0])
 
     def near(self, number: int) -> np.ndarray:
-        """Observations a little beside nodes."""
+        """Observations near nodes."""
         rows = self.random.integers(len(self.observations), size=number)
         others = self.observations[self.random.integers(len(self.observations), size=number)]
         away = others - self.observations[rows]
@@ -154,7 +154,7 @@ class Bench:
         return (self.observations[rows] + 0.3 * away / np.maximum(length, 1e-6)).astype(np.float32)
 
     def limit(self, what: str, ours: list[float], baseline: list[float], most: float) -> None:
-        """A row: means in milliseconds, and whether ours is within its limit."""
+        """Add a row: means in milliseconds, and whether ours is within its limit."""
         mean = 1e3 * float(np.mean(ours))
         self.report.add(
             LIMITS,
@@ -169,7 +169,7 @@ class Bench:
         )
 
     def new_goals(self) -> None:
-        """First plans to new goals, from observations."""
+        """Measure first plans to new goals, from observations."""
         ours, baseline = [], []
         for number in range(self.many):
             start, goal = self.near(2)
@@ -183,7 +183,7 @@ class Bench:
         self.limit("first plan to a new goal, from observations", ours, baseline, 3.0)
 
     def removals(self) -> None:
-        """An edge on the route is removed, then the next plan is made, both between nodes."""
+        """Measure removing an edge of the path and planning again, between nodes."""
         ours, baseline = [], []
         for number in range(self.many):
             start, goal = self.random.integers(len(self.ours), size=2).tolist()
@@ -206,12 +206,12 @@ class Bench:
 
     @staticmethod
     def after_removal(memory: sgm.SparseGraphicalMemory, edge: tuple[int, int], start: int, goal: int) -> float:
-        """Blame an edge and plan again; what the plan costs."""
+        """Remove an edge and plan again; return the cost of the plan."""
         memory.record(*edge, False)
         return memory.plan_nodes(start, goal).cost
 
     def known_goal(self) -> None:
-        """Plans from many places to one goal, after the first one."""
+        """Measure plans from many places to one goal, after the first one."""
         goal = self.near(1)[0]
         ours, baseline = [], []
         self.ours.plan(self.near(1)[0], goal)
@@ -229,7 +229,7 @@ class Bench:
         self.limit("plan to a known goal, from observations", ours, baseline, 1.0)
 
     def reached(self) -> None:
-        """Whether one waypoint is reached by a robot near it, within one step and a half."""
+        """Measure the test whether a robot near a waypoint has reached it, within one step and a half."""
         ours, baseline = [], []
         for number in range(self.many):
             (place,), node = self.near(1), int(self.random.integers(len(self.ours)))
@@ -245,7 +245,7 @@ class Bench:
         self.limit("`reached` for one waypoint, robots up to 2 steps away", ours, baseline, 1.0)
 
     def additions(self) -> None:
-        """`add` of one observation, and the planning graph that has it."""
+        """Measure `add` of one observation, until the planning graph has its node."""
         ours, baseline, after = [], [], []
         goal = int(self.random.integers(len(self.ours)))
         self.ours.plan_nodes(0, goal)
@@ -264,7 +264,7 @@ class Bench:
 
     @staticmethod
     def add(memory: sgm.SparseGraphicalMemory, observation: np.ndarray) -> int:
-        """Add an observation, and see that the planning graph has its node."""
+        """Add an observation and update the planning graph; return its node."""
         node = memory.add(observation)
         memory._planner.refresh()
         return node
@@ -275,7 +275,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     parser.add_argument("--nodes", type=int, default=100_000, help="nodes of the memory (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few calls on few nodes, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="few calls on few nodes, to test that it runs")
     options = parser.parse_args()
     report = Report("speed.planning")
     nodes, many, few = (17_000, 10, 3) if options.quick else (options.nodes, 200, 20)

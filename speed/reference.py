@@ -1,7 +1,7 @@
-"""The baseline: the pattern of the released reference code, written plainly, with the same results as the memory.
+"""Baseline of the speed claims: the pattern of the released reference code, with the same results as the memory.
 
-A NetworkX graph; for every observation the ensemble's whole node × node table is reduced to its maximum and grown by
-copying; for every plan the graph is copied and start and goal are hung into the copy.
+It uses a NetworkX graph. For every observation, the whole node × node table of the ensemble is reduced to its maximum
+and enlarged by copying; for every plan, the graph is copied and start and goal are added to the copy.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class ReferenceMemory:
     def over_graph(
         cls, tables: NDArray[np.float32], nodes: NDArray[np.int64], graph: networkx.DiGraph
     ) -> ReferenceMemory:
-        """A baseline that plans on a given graph, to save the hours of building it."""
+        """Make a baseline that plans on a given graph, because building it would take hours."""
         memory = cls(tables[:, :0, :0], np.empty((0, 1), np.float32), 0.0, 0.0, 0.0, None)
         memory.tables, memory.nodes, memory.graph = tables, nodes, graph
         return memory
 
     def add(self, number: int) -> None:
-        """Merge one observation or make it a node."""
+        """Merge one observation into a node, or make it a new node."""
         near = np.flatnonzero(np.linalg.norm(self.node_features - self.features[number], axis=1) < self.tau_p)
         out = self.tables[:, [number]][:, :, self.nodes]
         into = self.tables[:, self.nodes][:, :, [number]]
@@ -76,13 +76,13 @@ class ReferenceMemory:
         return bool(np.linalg.norm(fresh - stored, np.inf) < self.tau_a)
 
     def keep_nearest(self, k: int) -> None:
-        """Keep each node's k outgoing edges of least weight."""
+        """Keep the k outgoing edges of least weight of each node."""
         for node in self.graph.nodes():
             edges = sorted(self.graph.edges(nbunch=node, data="weight"), key=lambda edge: edge[2])
             self.graph.remove_edges_from(edges[k:])
 
     def plan(self, start: int, goal: int) -> tuple[list[int], float]:
-        """The shortest way between two rows of the table: nodes, and steps over the edges."""
+        """Shortest path between two rows of the table: nodes, and steps over the edges."""
         to_nodes = self.tables[:, start, self.nodes].max(axis=0)
         to_goal = self.tables[:, self.nodes, goal].max(axis=0)
         graph = self.graph.copy()
@@ -99,6 +99,6 @@ class ReferenceMemory:
         raise networkx.NetworkXNoPath("no path")
 
     def record(self, u: int, v: int, reached: bool) -> None:
-        """The paper's cleanup: an edge that failed is removed."""
+        """Remove an edge that failed, as in the paper's cleanup."""
         if not reached and self.graph.has_edge(u, v):
             self.graph.remove_edge(u, v)

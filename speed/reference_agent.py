@@ -1,8 +1,8 @@
-"""The baseline agent: one episode at a time, NetworkX, three critics in a loop, in the pattern of the released code.
+"""Baseline agent: one episode at a time, NetworkX, three critics in a loop, in the pattern of the released code.
 
-It follows the same plans on the same graph with the same weights as `sgm.navigation.Navigator`; only the way it is
-computed differs. At every step it reduces the whole ensemble table and asks the networks for the distances from the
-robot to every node; for every plan it copies the graph and asks for the distances to the goal node by node.
+It follows the same plans on the same graph with the same weights as `sgm.navigation.Navigator`; only the computation
+differs. At every step it reduces the whole ensemble table and evaluates the distances from the robot to every node; for
+every plan it copies the graph and evaluates the distances to the goal node by node.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class ReferenceAgent:
         self.at_last = False
 
     def reached(self, observation: torch.Tensor, waypoint: int) -> bool:
-        """Whether the robot is where the waypoint is."""
+        """Whether the robot has reached the waypoint."""
         if self.sorb:
             return float(self.networks.steps(observation, self.nodes[[waypoint]]).max()) < self.max_dist
         theirs = np.max(self.pairs, axis=0)[waypoint]
@@ -99,7 +99,7 @@ class ReferenceAgent:
         return bool(np.linalg.norm(theirs - ours, np.inf) < 1.0)
 
     def act(self, observation: NDArray[np.float32], goal: NDArray[np.float32], first: bool) -> NDArray[np.float32]:
-        """The action at one step of an episode."""
+        """Choose the action of one step of an episode."""
         state, target = torch.as_tensor(observation)[None], torch.as_tensor(goal)[None]
         direct = float(self.networks.steps(state, target).mean())
         if first:
@@ -114,7 +114,7 @@ class ReferenceAgent:
             if self.position >= len(self.path):
                 self.at_last, self.position = True, len(self.path) - 1
         waypoint = self.nodes[[self.path[self.position]]]
-        self.networks.steps(state, waypoint)  # the reference asks for this distance at every step
+        self.networks.steps(state, waypoint)  # the reference evaluates this distance at every step
         if not self.at_last and not (self.sorb and direct < self.max_dist):
             target = waypoint
         self.attempts += 1

@@ -1,4 +1,4 @@
-"""Tables of measurements: printed, and written with the command, versions and date that made them."""
+"""Tables of measurements: printed, and written with the command, versions and date."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class Report:
     """Rows of measurements in sections."""
 
     def __init__(self, module: str) -> None:
-        """Start a report made by `python -m MODULE`."""
+        """Start a report of `python -m MODULE`."""
         self.facts = provenance(" ".join(["python -m", module, *sys.argv[1:]]))
         self.sections: dict[str, list[dict[str, Any]]] = {}
 
     def add(self, section: str, **row: Any) -> None:
-        """Add a row and show it at once."""
+        """Add a row and print it."""
         if section not in self.sections:
             print(f"\n{section}", flush=True)
         self.sections.setdefault(section, []).append(row)
         print("  " + "  ".join(f"{name}: {_shown(value)}" for name, value in row.items()), flush=True)
 
     def ratio(self, section: str, what: str, baseline: float, ours: float, at_least: float) -> None:
-        """A speed claim: seconds of the baseline over ours."""
+        """Add a speed claim: seconds of the baseline divided by ours."""
         times = {"baseline_seconds": baseline, "seconds": ours, "ratio": baseline / ours, "at_least": at_least}
         self.add(section, what=what, **times, holds="yes" if baseline / ours >= at_least else "NO")
 
@@ -52,7 +52,7 @@ class Report:
         print(f"\nwrote {out / 'bench.json'} and {out / 'bench.md'}")
 
     def markdown(self) -> str:
-        """The sections as tables."""
+        """Format the sections as Markdown tables."""
         versions = ", ".join(f"{name} {number}" for name, number in self.facts["versions"].items())
         lines = [f"`{self.facts['command']}`, {self.facts['date']}, {self.facts['machine']}, {versions}", ""]
         for title, rows in self.sections.items():

@@ -1,4 +1,4 @@
-"""How fast the SafetyGym benchmark is: cleanup with one robot, one process and one for each core; rendering; physics.
+"""Speed of the SafetyGym benchmark: cleanup with one robot, with one process and one per core; rendering; physics.
 
 python -m speed.safety --out results/safety-speed
 """
@@ -27,7 +27,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
     parser.add_argument("--robots", type=int, default=128, help="robots at once (default: %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few steps, to see that it runs")
+    parser.add_argument("--quick", action="store_true", help="few steps, to test that it runs")
     options = parser.parse_args()
     report = Report("speed.safety")
     cores = len(os.sched_getaffinity(0))
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 def _networks(report: Report, piece: Piece) -> None:
-    """Embedding and comparing what a memory is built from."""
+    """Measure embedding and comparing the observations of a memory."""
     frames, distance = piece.buffer["frames"], piece.networks.distance
     begin = time.perf_counter()
     embeddings = distance.embed(frames)
@@ -82,7 +82,7 @@ def _networks(report: Report, piece: Piece) -> None:
 
 
 def _simulator(report: Report, piece: Piece, steps: int) -> None:
-    """What the simulator alone can do."""
+    """Measure the simulator alone."""
     env, number = piece.env, piece.env.num_envs
     env.reset(seed=3, options={"goals": None})
     actions = np.random.default_rng(0).uniform(-1, 1, (steps, number, 2))

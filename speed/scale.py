@@ -1,11 +1,11 @@
-"""How the memory grows to a million observations: cost of an insertion, RAM, files; beside an earlier commit.
+"""Growth of the memory to a million observations: cost of an insertion, RAM, files; against an earlier commit.
 
 python -m speed.scale --out results/scale
 
-Every row is measured in a process of its own, in CPU time, and written at once, with the tables: a run that was stopped
-goes on where it was. `--fresh` measures again what was measured by another commit. Worlds have a constant density, so
-that what is near an observation does not depend on their size: a memory of 10,000 observations is compared with one of
-a million that is a hundred times as large.
+Every row is measured in a separate process, in CPU time, and written at once, with the tables: an interrupted run
+resumes when it is repeated. `--fresh` repeats measurements of other commits. Worlds have a constant density, so that
+the number of nodes near an observation does not depend on their size: a memory of 10,000 observations is compared with
+one of a million that is a hundred times as large.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ import numpy as np
 EARLIER = "816cfd8"
 SIZES = (10_000, 100_000, 1_000_000)
 CURVED = (10_000, 100_000)
-EXACT = 50_000  # observations of which an index and asking for everything must make the same graph
+EXACT = 50_000  # observations for which the graph must be the same with and without an index
 SETTINGS = {"tau_p": 1.0, "tau_a": 2.0, "max_dist": 3.7, "k": 5}
 CURVED_SETTINGS = {"tau_p": 0.45, "tau_a": 0.4, "max_dist": 1.6, "k": 5}
 CANDIDATES = 64
-AUDITED = 200  # nodes of a saturating world of which every distance is asked for, to see what was missed
+AUDITED = 200  # nodes of a saturating world for which all distances are computed, to count what was missed
 _CHUNK = 10_000  # observations given to `extend` at once
 _LAST = 0.1  # share of the observations over which the cost of an insertion is measured
 
 
 class Leaning:
-    """‖g − s‖ + max(0, u · (g − s)) of embeddings, which are the observations; in double precision."""
+    """The distance ‖g − s‖ + max(0, u · (g − s)) of embeddings, which are the observations; in double precision."""
 
     def __init__(self, size: int = 64) -> None:
         self.u = np.full(size, 0.3 / size**0.5)
@@ -63,7 +63,7 @@ class Leaning:
 
 
 class Searchable(Leaning):
-    """The same, and how it can be searched: it is at least the Euclidean distance."""
+    """The same distance with an index: the Euclidean distance is a lower bound."""
 
     def keys(self, embeddings):
         return embeddings
@@ -76,7 +76,7 @@ class Searchable(Leaning):
 
 
 def places(number: int, order: str, seed: int) -> np.ndarray:
-    """(n, 2) places in a square of constant density: drawn at random, or as a robot walks, 1,000 to an episode."""
+    """(n, 2) positions in a square of constant density: random, or along walks of a robot with 1,000 steps each."""
     random = np.random.default_rng(seed)
     side = number**0.5
     if order == "random":
@@ -89,7 +89,7 @@ def places(number: int, order: str, seed: int) -> np.ndarray:
 
 
 def world(number: int, order: str, seed: int = 0) -> np.ndarray:
-    """(n, 64) float32: places laid flat into 64 dimensions with a little noise."""
+    """(n, 64) float32: positions embedded linearly in 64 dimensions with a little noise."""
     random = np.random.default_rng(1)
     basis = np.linalg.qr(random.normal(size=(64, 2)))[0]
     flat = places(number, order, seed)
@@ -102,7 +102,7 @@ def world(number: int, order: str, seed: int = 0) -> np.ndarray:
 
 
 def curved(number: int, order: str, seed: int = 0) -> np.ndarray:
-    """(n, 64) float32: waves of place and heading; what is not near is equally far, as in contrastive embeddings."""
+    """(n, 64) float32: waves of position and heading; distances saturate, as those of contrastive embeddings."""
     random = np.random.default_rng(2)
     waves = random.normal(size=(3, 32)) * np.array([[0.25], [0.25], [0.5]])
     heading = np.random.default_rng(seed + 1).uniform(0, 2 * np.pi, (number, 1))
@@ -114,19 +114,19 @@ WORLDS = {"flat": (world, SETTINGS), "saturating": (curved, CURVED_SETTINGS)}
 
 
 def peak() -> float:
-    """The most RAM that this process has held, MB."""
+    """Peak memory of this process, MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
 
 
 def cpu(call: Any) -> tuple[float, Any]:
-    """CPU seconds of a call, and what it returned."""
+    """CPU seconds of a call, and its result."""
     start = time.process_time()
     result = call()
     return time.process_time() - start, result
 
 
 def measure_build(case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Build a memory; cost of the last insertions, RAM, and files of it."""
+    """Build a memory, and measure the cost of the last insertions, RAM and file size."""
     import sgm
 
     make, settings = WORLDS[case["world"]]
@@ -167,7 +167,7 @@ def measure_build(case: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def measure_files(case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Load and open the file of a build."""
+    """Measure loading and opening the file of a build."""
     import sgm
 
     path = folder / name_of(case)
@@ -180,7 +180,7 @@ def measure_files(case: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def measure_live(case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Build a live memory in one call of `extend`."""
+    """Measure building a live memory in one call of `extend`."""
     import sgm
 
     make, settings = WORLDS[case["world"]]
@@ -202,7 +202,7 @@ def measure_live(case: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def measure_every(case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Go on from the file of a build, asking for the distance of every node; in an earlier commit, or in this one."""
+    """Measure insertions into the file of a build without an index; with an earlier commit, or with this one."""
     import sgm
 
     make, _ = WORLDS[case["world"]]
@@ -216,7 +216,7 @@ def measure_every(case: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def measure_same(case: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Whether a build by the index and one that asks for everything are the same."""
+    """Check whether builds with and without an index give the same graph."""
     import sgm
 
     make, settings = WORLDS[case["world"]]
@@ -233,7 +233,7 @@ def measure_same(case: dict[str, Any], folder: Path) -> dict[str, Any]:
 
 
 def warm_up(make: Any, settings: dict[str, Any]) -> None:
-    """Compile what is compiled, which is done once on a machine."""
+    """Compile the compiled code, which happens once on a machine."""
     import sgm
 
     memory = sgm.SparseGraphicalMemory(Searchable(), **{**settings, "tau_p": 1e-3})
@@ -241,13 +241,13 @@ def warm_up(make: Any, settings: dict[str, Any]) -> None:
 
 
 def name_of(case: dict[str, Any]) -> str:
-    """The file of a build."""
+    """Name of the file of a build."""
     how = "-approximate" if case.get("approximate") else ""
     return f"{case['world']}-{case['order']}-{case['observations']}-{case.get('candidates')}{how}.sgm"
 
 
 def cases(quick: bool) -> list[dict[str, Any]]:
-    """Everything that is measured, in order: what takes longest last."""
+    """List all measurements, in order; the longest come last."""
     sizes, curved_sizes, exact = ((2_000,), (2_000,), 2_000) if quick else (SIZES, CURVED, EXACT)
     random, robot = (
         [{"world": "flat", "order": order, "observations": size} for size in sizes] for order in ("random", "robot")
@@ -268,7 +268,7 @@ def cases(quick: bool) -> list[dict[str, Any]]:
 
 
 def run(case: dict[str, Any], folder: Path, tree: Path) -> dict[str, Any]:
-    """Measure one case in a process of its own, with the sgm of a source tree."""
+    """Measure one case in a separate process, with the sgm of a source tree."""
     command = [sys.executable, str(Path(__file__).resolve()), "--measure", json.dumps(case), "--folder", str(folder)]
     env = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     done = subprocess.run(command, env=env, cwd=tree, stdout=subprocess.PIPE, text=True, check=True)
@@ -276,7 +276,7 @@ def run(case: dict[str, Any], folder: Path, tree: Path) -> dict[str, Any]:
 
 
 def measure_all(out: Path | None, folder: Path, quick: bool, fresh: bool) -> list[dict[str, Any]]:
-    """Measure what is not in `out` yet, and keep each row as it comes."""
+    """Measure the rows that are not in `out` yet, and write each one at once."""
     here = Path(__file__).resolve().parents[1]
     kept = out / "rows.json" if out else None
     rows = json.loads(kept.read_text()) if kept and kept.exists() else []
@@ -308,18 +308,18 @@ def measure_all(out: Path | None, folder: Path, quick: bool, fresh: bool) -> lis
 
 
 def commit_of(tree: Path) -> str:
-    """The commit of a source tree; empty where there is no git."""
+    """Commit of a source tree; empty without git."""
     done = subprocess.run(["git", "-C", str(tree), "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return done.stdout.strip()
 
 
 def of(rows: list[dict[str, Any]], kind: str, **wanted: Any) -> list[dict[str, Any]]:
-    """The rows of a kind."""
+    """Select the rows of a kind."""
     return [row for row in rows if row["kind"] == kind and wanted.items() <= row.items()]
 
 
 def report(rows: list[dict[str, Any]], out: Path | None) -> None:
-    """Tables, claims and the figure."""
+    """Write tables, claims and the figure."""
     from speed.report import Report
 
     tables = Report("speed.scale")
@@ -353,7 +353,7 @@ def report(rows: list[dict[str, Any]], out: Path | None) -> None:
 
 
 def claim_growth(tables: Any, builds: list[dict[str, Any]]) -> None:
-    """What builds in one order claim: an insertion into the largest beside one into the smallest, by one commit."""
+    """Add the claims of builds in one order: insertions into the largest against the smallest, of the same commit."""
     if not builds:
         return
     large = max(builds, key=lambda row: row["observations"])
@@ -370,7 +370,7 @@ def claim_growth(tables: Any, builds: list[dict[str, Any]]) -> None:
 
 
 def draw(rows: list[dict[str, Any]], path: Path) -> None:
-    """Cost of an insertion against observations, log axes."""
+    """Plot the cost of an insertion over the number of observations, with log axes."""
     importlib.import_module("matplotlib").use("Agg")
     from matplotlib import pyplot as plt
 
@@ -412,14 +412,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for rows.json, bench.json, bench.md and scale.svg")
     parser.add_argument("--folder", type=Path, help="folder for memory files, up to 2 GB (default: a temporary one)")
-    parser.add_argument("--fresh", action="store_true", help="measure again what another commit measured")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; no claim applies")
+    parser.add_argument("--fresh", action="store_true", help="repeat measurements of other commits")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to test that it runs; no claim applies")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
         case = json.loads(options.measure)
         measures = {"build": measure_build, "files": measure_files, "live": measure_live, "same": measure_same}
-        warnings.simplefilter("ignore")  # about graphs that are only measured
+        warnings.simplefilter("ignore")  # these graphs are only measured
         print(json.dumps(measures.get(case["kind"], measure_every)(case, options.folder)))
         return
     with tempfile.TemporaryDirectory() as folder:

@@ -1,10 +1,10 @@
-"""How many of the edges that the inspector suspects are wrong, beside chance, in memories of the three benchmarks.
+"""Share of false edges among those the inspector suspects, against chance, in memories of the three benchmarks.
 
 python -m speed.suspects runs/point runs/doom runs/safety --out results/suspects
 
-Every memory.sgm of the folders is ranked as it was built and as it is now, after cleanup. The ranking does not know
-where nodes are; what is true is told by their positions. An edge is false if its ends are farther apart than the
-benchmark takes for near: PointEnv over 15 steps by the true way, ViZDoom over 200 map units, SafetyGym over 1.2 m.
+Every memory.sgm of the folders is ranked as built and after cleanup. The ranking does not use the positions of nodes;
+they are the ground truth. An edge is false if its ends are farther apart than the limit of the benchmark: PointEnv 15
+steps by the shortest path, ViZDoom 200 map units, SafetyGym 1.2 m.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sgm.inspector.suspects import ranked
 from sgm.inspector.view import View
 
 FIRST = 50
-FAR = {"point": 15.0, "doom": 200.0, "safety": 1.2}  # cells of the true way, map units, metres
+FAR = {"point": 15.0, "doom": 200.0, "safety": 1.2}  # cells of the shortest path, map units, metres
 MAZE = ("FourRooms", 5, True)  # of PointEnv: name, resize, thin
 
 Bools = NDArray[np.bool_]
@@ -33,7 +33,7 @@ Floats = NDArray[np.float64]
 
 
 def far_apart(name: str, starts: Floats, ends: Floats) -> Bools:
-    """(E,) whether the ends of edges are farther apart than the benchmark takes for near."""
+    """(E,) whether the ends of edges are farther apart than the limit of the benchmark."""
     if name == "point":
         kind, resize, thin = MAZE
         return np.asarray(load_maze(kind, resize=resize, thin=thin).distance(starts, ends) > FAR[name])
@@ -41,13 +41,13 @@ def far_apart(name: str, starts: Floats, ends: Floats) -> Bools:
 
 
 def false_edges(name: str, memory: sgm.SparseGraphicalMemory) -> Bools:
-    """(E,) which of the edges that stand are false."""
+    """(E,) whether each edge in use is false."""
     places = np.asarray(memory.attributes["position" if "position" in memory.attributes else "pose"], np.float64)[:, :2]
     return far_apart(name, places[memory.edges().source], places[memory.edges().target])
 
 
 def measure(memory: sgm.SparseGraphicalMemory, wrong: Bools) -> dict[str, Any]:
-    """How the ranking of a memory does: the share of false edges among the first, among all, and the ranking's AUC."""
+    """Evaluate the ranking of a memory: share of false edges among the first ones and among all, and AUC."""
     ranking = ranked(View(memory))
     order = np.searchsorted(ranking.edges, ranking.order)
     by_rank = wrong[order]
@@ -66,7 +66,7 @@ def measure(memory: sgm.SparseGraphicalMemory, wrong: Bools) -> dict[str, Any]:
 
 
 def look(name: str, path: Path) -> list[dict[str, Any]]:
-    """The rows of one memory file, as it was built and as it is."""
+    """Rows of one memory file, as built and after cleanup."""
     now = sgm.SparseGraphicalMemory.load(path, None)
     stages = {"built": now.at(int(now.events().sequence[0]) - 1) if len(now.events().sequence) else now, "cleaned": now}
     rows = []
@@ -77,19 +77,19 @@ def look(name: str, path: Path) -> list[dict[str, Any]]:
 
 
 def measured(folders: Sequence[Path]) -> list[dict[str, Any]]:
-    """The rows of every memory.sgm in the folders of runs, whose names begin with that of their benchmark."""
+    """Rows of every memory.sgm in run folders; the name of a folder begins with that of its benchmark."""
     rows = []
     for folder in folders:
         name = next((name for name in FAR if folder.name.startswith(name)), None)
         if name is None:
-            raise sgm.SGMError(f"{folder} is no run of a benchmark: its name begins with none of {', '.join(FAR)}")
+            raise sgm.SGMError(f"{folder} is no run of a benchmark: its name must begin with one of {', '.join(FAR)}")
         for path in sorted(folder.rglob("memory.sgm")) if folder.is_dir() else [folder]:
             rows += look(name, path)
     return rows
 
 
 def pooled(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """A row for each benchmark and stage: sums of edges, and means over memories of the shares."""
+    """Make a row for each benchmark and stage: sums of edges, and means of the shares over memories."""
     found = []
     for name, stage in dict.fromkeys((row["benchmark"], row["stage"]) for row in rows):
         mine = [row for row in rows if (row["benchmark"], row["stage"]) == (name, stage)]
@@ -113,7 +113,7 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measure, print and write."""
+    """Measure, print and write the results."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "runs", type=Path, nargs="+", help="folders of runs, or memory files, named after the benchmark"

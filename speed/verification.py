@@ -1,9 +1,9 @@
-"""Verification along own motion: how well it tells true edges from false ones, in ViZDoom and in SafetyGym.
+"""Verification of edges by the robot's own motion: how well it separates true from false edges in two benchmarks.
 
 python -m speed.verification --out results/verification
 
-Ground truth is used to judge it, never by it. In ViZDoom own motion is dead reckoning from actions; in SafetyGym it is
-odometry within an episode, or a motion model that was fitted on the odometry of half of the episodes.
+Ground truth is used only for the evaluation. In ViZDoom the robot's motion is dead reckoning from actions; in SafetyGym
+it is odometry within an episode, or a motion model fitted to the odometry of half of the episodes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sgm.benchmarks.networks import shipped
 from sgm.navigation import LinearMotion, verify
 from speed.report import Report
 
-SEED = 9_001  # of exploration; no benchmark has it
+SEED = 9_001  # of exploration; not used by any benchmark
 SECTION = "Edges of a memory that join two episodes or distant parts of one; false beyond 200 map units, or 1.2 m"
 
 
@@ -30,14 +30,14 @@ class Case(NamedTuple):
     """An exploration and the edges of a memory over it.
 
     Attributes:
-        episodes: (n,).
-        poses: (n, 3) the truth.
-        tracks: own motion by name, (n, 3) each, and how far it drifts.
-        embeddings: (n, e).
-        similarity: of embeddings; None: the cosine.
-        pairs: (m, 2) rows that edges join.
-        steps: (m,) what the distance says of them.
-        far: of false edges, units of the poses.
+        episodes: (n,) episode of each row.
+        poses: (n, 3) ground truth.
+        tracks: tracks of the robot's own motion by name, (n, 3) each, with the drift of each.
+        embeddings: (n, e) embeddings.
+        similarity: similarity of embeddings; None: the cosine.
+        pairs: (m, 2) rows that edges connect.
+        steps: (m,) weights of these edges, steps.
+        far: distance from which an edge is false, units of the poses.
     """
 
     episodes: NDArray[np.int64]
@@ -76,7 +76,7 @@ def doom(maze: int, episodes: int, steps: int) -> Case:
 
 
 def safety(layout: int, episodes: int, steps: int) -> Case:
-    """Rooms of ours, smooth random actions, and the networks that come with the package."""
+    """Explore rooms with smooth random actions; the networks are those of the package."""
     from sgm.benchmarks.safety.benchmark import BUILD
     from sgm.benchmarks.safety.learn import _kinds
     from sgm.envs.safety import env as safety_env
@@ -115,7 +115,7 @@ def safety(layout: int, episodes: int, steps: int) -> Case:
 
 
 def own_frames(poses: NDArray[np.float64], episodes: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Poses as seen from where each episode began, so that nothing tells how episodes lie to each other."""
+    """Convert poses to the frame of the first pose of each episode, so that the episodes are unrelated."""
     from sgm.navigation.motion import to_own_frame
 
     first = np.searchsorted(episodes, episodes)
@@ -124,7 +124,7 @@ def own_frames(poses: NDArray[np.float64], episodes: NDArray[np.int64]) -> NDArr
 
 
 def _edges(memory: sgm.SparseGraphicalMemory, kept: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Pairs of rows that edges join, each once, and their weights."""
+    """Pairs of rows that edges connect, each once, and their weights."""
     edges = memory.edges()
     ends = np.sort(np.stack([kept[edges.source], kept[edges.target]], axis=1), axis=1)
     pairs, first = np.unique(ends, axis=0, return_index=True)
@@ -132,7 +132,7 @@ def _edges(memory: sgm.SparseGraphicalMemory, kept: NDArray[np.int64]) -> tuple[
 
 
 def auc(score: NDArray[Any], true: NDArray[np.bool_]) -> float | None:
-    """How often a true pair is above a false one, a pair of which nothing is known in the middle; None without both."""
+    """AUC of scores; pairs without a score get the median, and without true or false pairs the result is None."""
     hits, misses = int(true.sum()), int((~true).sum())
     if not hits or not misses:
         return None
@@ -141,7 +141,7 @@ def auc(score: NDArray[Any], true: NDArray[np.bool_]) -> float | None:
 
 
 def measure(name: str, case: Case) -> list[dict[str, Any]]:
-    """One row for each kind of own motion."""
+    """Measure one row for each kind of motion."""
     rows = []
     for motion, (track, drift) in case.tracks.items():
         begin = time.process_time()
@@ -175,8 +175,8 @@ def main() -> None:
     """Measure everything."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
-    parser.add_argument("--quick", action="store_true", help="short explorations, to see that it runs")
-    parser.add_argument("--only", choices=("doom", "safety"), help="one of both environments")
+    parser.add_argument("--quick", action="store_true", help="short explorations, to test that it runs")
+    parser.add_argument("--only", choices=("doom", "safety"), help="only one of the environments")
     options = parser.parse_args()
     report = Report("speed.verification")
     mazes, rooms = ((0, 1), (0, 1)) if not options.quick else ((0,), (0,))

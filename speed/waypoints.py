@@ -1,8 +1,8 @@
-"""What the waypoint test over neighbours, and compiled single pairs, do to success in PointEnv; tasks are the same.
+"""Effect of the waypoint test over neighbours, and of compiled single pairs, on success in PointEnv, on the same tasks.
 
 python -m speed.waypoints --weights seed0.safetensors seed1.safetensors seed2.safetensors --out results/waypoints
 
-Networks are those that `sgm run point` writes, one file for each seed; without any, seed 0 is trained first.
+Networks are those of `sgm run point`, one file for each seed; without weights, seed 0 is trained first.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from sgm.navigation import agents
 from speed.navigation import UNIFORM, buffer, trained
 from speed.report import Report
 
-TASKS = {"difficulty": 0.95}  # the hardest starts and goals, as `sgm run point` draws them
+TASKS = {"difficulty": 0.95}  # the most difficult starts and goals of `sgm run point`
 SETTINGS: dict[str, Any] = {"tau_a": 5.0, "tau_p": 0.05, "max_dist": 10.0, "k": 5, "policy": "first-failure"}
 MODES = ("all", "neighbours")
 
 
 def maze(number: int, steps: int | None = None) -> PointMazeVectorEnv:
-    """So many mazes."""
+    """Make `number` mazes."""
     return PointMazeVectorEnv(number, autoreset_mode="Disabled", max_episode_steps=steps)
 
 
 def evaluated(
     memory: Any, actor: Actor, over: str, episodes: int, at_once: int
 ) -> tuple[np.ndarray, np.ndarray, float]:
-    """Which of the episodes succeeded, how many steps each took, and CPU seconds."""
+    """Evaluate an agent: success and number of steps of each episode, and CPU seconds."""
     env, begin = maze(at_once, EPISODE_STEPS), time.process_time()
     found = sgm.evaluate(agents.sgm(memory, actor, over=over), env, episodes, seed=10_000, options=TASKS)
     return np.asarray(found.successes), np.asarray(found.steps), time.process_time() - begin
 
 
 def difference(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Mean difference of successes on the same tasks, and half of its 95 % interval; percent."""
+    """Mean difference of success on the same tasks, and half of its 95 % interval, percentage points."""
     gaps = 100.0 * (ours.astype(float) - theirs.astype(float))
     return float(gaps.mean()), float(1.96 * gaps.std(ddof=1) / np.sqrt(len(gaps)))
 
 
 def one_seed(report: Report, seed: int, networks: GoalNetworks, options: argparse.Namespace) -> dict[str, np.ndarray]:
-    """Rows of one seed; the successes of each mode after cleanup."""
+    """Measure one seed; return the successes of each mode after cleanup."""
     distance, actor, after = DistributionalDistance(networks, compiled=False), Actor(networks, compiled=False), {}
     for over in MODES:
         memory = sgm.SparseGraphicalMemory(distance, **SETTINGS)
@@ -78,7 +78,7 @@ def one_seed(report: Report, seed: int, networks: GoalNetworks, options: argpars
 
 
 def _compiled(report: Report, seed: int, memory: Any, networks: GoalNetworks, options: argparse.Namespace) -> None:
-    """One robot at a time on the cleaned memory: through torch, and with compiled single pairs."""
+    """Compare torch and compiled single pairs, one robot at a time on the cleaned memory."""
     found = []
     for compiled in (False, True):
         memory._distance = DistributionalDistance(networks, compiled=compiled)
@@ -102,12 +102,12 @@ def _compiled(report: Report, seed: int, memory: Any, networks: GoalNetworks, op
 def main() -> None:
     """Measure everything."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--weights", type=Path, nargs="*", help="weights that `sgm run point` wrote, one for each seed")
+    parser.add_argument("--weights", type=Path, nargs="*", help="weights of `sgm run point`, a file for each seed")
     parser.add_argument("--out", type=Path, help="folder for bench.json and bench.md")
-    parser.add_argument("--steps", type=int, default=20_000, help="of cleanup (default: %(default)s)")
-    parser.add_argument("--episodes", type=int, default=200, help="of each evaluation (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=20_000, help="cleanup steps (default: %(default)s)")
+    parser.add_argument("--episodes", type=int, default=200, help="episodes of each evaluation (default: %(default)s)")
     parser.add_argument("--single", type=int, default=100, help="episodes of one robot (default: %(default)s)")
-    parser.add_argument("--observations", type=int, default=5_000, help="in the buffer (default: %(default)s)")
+    parser.add_argument("--observations", type=int, default=5_000, help="size of the buffer (default: %(default)s)")
     options = parser.parse_args()
     report = Report("speed.waypoints")
     torch.set_num_threads(1)

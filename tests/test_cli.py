@@ -235,9 +235,7 @@ def test_numbers_out_of_range_are_refused_before_anything_is_written(words, said
 def test_a_negative_seed_of_the_demonstration_is_a_wrong_option(tmp_path, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(["demo", "--seed", "-1", "--out", str(tmp_path / "demo")])
-    assert (
-        stopped.value.code == 2 and "argument --seed: '-1' is no seed: give a whole number" in capsys.readouterr().err
-    )
+    assert stopped.value.code == 2 and "argument --seed: '-1' is not a seed: give a whole" in capsys.readouterr().err
 
 
 def test_settings_without_methods_or_seeds_are_refused():

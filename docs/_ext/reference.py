@@ -113,7 +113,7 @@ def command_pages() -> dict[str, str]:
     entries = "\n".join(page.removesuffix(".md") for page in pages)
     pages["commands.md"] = (
         "# The commands\n\nEvery command says the same with `--help`. Errors are one line and exit code 2; an "
-        "interrupted command exits with 130. `SGM_DEBUG=1` shows where a mistake in sgm itself happened.\n\n"
+        "interrupted command exits with 130. `SGM_DEBUG=1` shows where an error in sgm itself happened.\n\n"
         "| command | what it does |\n|---|---|\n"
         + "\n".join(listed)
         + f"\n\n```{{toctree}}\n:maxdepth: 1\n:hidden:\n\n{entries}\n```\n"

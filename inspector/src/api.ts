@@ -1,7 +1,7 @@
-// Reading from the server: JSON answers, binary arrays, and errors as sentences.
+// Requests to the server: JSON, binary arrays, and errors with the server's message.
 import type { Graph } from "./types";
 
-/** An answer that is not there, with the server's sentence. */
+/** A failed request, with the server's message. */
 export class Refusal extends Error {
   constructor(
     text: string,
@@ -16,7 +16,7 @@ async function sentence(answer: Response): Promise<string> {
     const body = (await answer.json()) as { error?: unknown };
     if (typeof body.error === "string") return body.error;
   } catch {
-    // not JSON: the status is all there is
+    // not JSON: only the status is known
   }
   return `The server answered ${answer.status} ${answer.statusText}.`;
 }

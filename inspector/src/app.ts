@@ -1,4 +1,4 @@
-// The page's state: what is loaded, where the reader is, and what the map shows.
+// The state of the page: loaded data, current screen and selection, and what the map shows.
 import { get, getArrays, getGraph, Refusal } from "./api";
 import { h, need } from "./dom";
 import { legend } from "./legend";
@@ -29,7 +29,7 @@ export class App {
     this.view.onFault = (text) => this.say(text, "fault");
   }
 
-  /** Loads everything again: at the start and when the file changed. */
+  /** Loads all data, at the start and when the file has changed. */
   async load(): Promise<void> {
     const first = !this.graph;
     const [summary, { graph, bytes }] = await Promise.all([get<Summary>("/api/summary"), getGraph()]);
@@ -65,7 +65,7 @@ export class App {
     (need("floor").parentElement as HTMLElement).hidden = !this.summary.floor;
   }
 
-  /** An answer about this version of the file; asked for once. */
+  /** An answer about this version of the file, requested once. */
   ask<T>(path: string): Promise<T> {
     const known = this.answers.get(path);
     if (known) return known as Promise<T>;
@@ -75,7 +75,7 @@ export class App {
     return answer;
   }
 
-  /** Goes to a place; `replace` keeps the browser's history short, `quiet` leaves the panel as it is. */
+  /** Goes to a place; `replace` adds no entry to the browser's history, `quiet` does not redraw the panel. */
   go(change: Partial<Place>, { replace = false, quiet = false } = {}): void {
     const next = format({ ...this.place, ...change });
     if (replace) history.replaceState(null, "", next);
@@ -111,7 +111,7 @@ export class App {
     }
   }
 
-  /** Puts content into the panel; focus stays on the element with the same key, or goes to the new screen. */
+  /** Puts content into the panel; the element with the same key keeps the focus, otherwise the new screen gets it. */
   private fill(panel: HTMLElement, content: Node[], fresh: boolean): void {
     const held = panel.contains(document.activeElement) ? document.activeElement : null;
     const key = held?.getAttribute("data-key");
@@ -123,7 +123,7 @@ export class App {
     ((same as HTMLElement | null) ?? panel).focus({ preventScroll: !fresh });
   }
 
-  /** Colours, switches and legend as the place says. */
+  /** Sets colours, switches and legend from the place. */
   private look(): void {
     const { colour, removed, floor } = this.place;
     need<HTMLSelectElement>("colour").value = colour;
@@ -162,7 +162,7 @@ export class App {
     this.plan = { key, facts };
   }
 
-  /** What a screen shows on the map; the plan is drawn above it. */
+  /** Sets the shapes of a screen on the map; the plan is drawn above them. */
   mark(shapes: Shape[]): void {
     this.marks = shapes;
   }
@@ -192,7 +192,7 @@ export class App {
     return screen === "edge" && edge ? this.edgeShapes(...edge) : [];
   }
 
-  /** An edge that stands out, with both ends. */
+  /** Shapes that highlight an edge and both ends. */
   edgeShapes(u: number, v: number): Shape[] {
     const i = edgeIndex(this.graph, u, v);
     const dash = i >= 0 && this.graph.state[i] === REMOVED ? [9, 7] : [];
@@ -217,7 +217,7 @@ export class App {
     } else this.go({ screen: "node", node, at: null });
   }
 
-  /** A line above the page: news, or what went wrong. */
+  /** Shows a line above the page: news or an error. */
   say(text: string, kind: "news" | "fault" = "news"): void {
     const bar = need("message");
     bar.replaceChildren(h("span", {}, text), h("button", { type: "button", "aria-label": "Close the message", click: () => (bar.hidden = true) }, "✕"));

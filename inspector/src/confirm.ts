@@ -1,7 +1,7 @@
-// A question before the file is changed.
+// Confirmation before the file is changed.
 import { h, need } from "./dom";
 
-/** Asks; resolves to true if the reader agreed. */
+/** Shows a dialog; resolves to true if the reader confirms. */
 export function confirmed(question: string, text: string, verb: string): Promise<boolean> {
   const dialog = need<HTMLDialogElement>("confirm");
   return new Promise((done) => {

@@ -1,9 +1,9 @@
-// Elements made from text: nothing in this page is ever parsed as HTML.
+// Creation of elements: nothing in this page is ever parsed as HTML.
 
 export type Child = Node | string | number | null | undefined | false;
 type Attributes = Record<string, string | number | boolean | null | undefined | ((event: never) => void)>;
 
-/** An element. Attributes that are functions become listeners; false, null and undefined are left out. */
+/** Makes an element. Attributes that are functions become listeners; false, null and undefined are left out. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Attributes = {},
@@ -49,7 +49,7 @@ export function need<T extends HTMLElement = HTMLElement>(id: string): T {
   return element as T;
 }
 
-/** A button; `key` lets focus return to it when the panel is drawn again. */
+/** A button; its text is also its key, by which it regains the focus when the panel is drawn again. */
 export function button(text: string, click: () => void, more: Attributes = {}): HTMLButtonElement {
   return h("button", { type: "button", "data-key": text, click, ...more }, text);
 }
@@ -68,7 +68,7 @@ export interface Cell {
   number?: boolean;
 }
 
-/** A table with a caption; numbers stand right. */
+/** A table with a caption; numbers are right-aligned. */
 export function table(caption: string, head: string[], rows: Child[][], numeric: number[] = []): HTMLElement {
   const align = (i: number) => (numeric.includes(i) ? "number" : null);
   return h(

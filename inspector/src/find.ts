@@ -1,4 +1,4 @@
-// Find: a node, an edge, or nodes with an attribute.
+// Search for a node, an edge, or nodes with a value of an attribute.
 import type { App } from "./app";
 import { h, need } from "./dom";
 import { heading, nodeLink } from "./parts";

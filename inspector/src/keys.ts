@@ -1,4 +1,4 @@
-// Keys, and the dialog that lists them.
+// Keyboard shortcuts, and the dialog that lists them.
 import type { App } from "./app";
 import { facts, h, need } from "./dom";
 import { HOME } from "./place";
@@ -7,17 +7,17 @@ import { nextSuspect } from "./screens/suspects";
 const KEYS: [string, string][] = [
   ["f", "show everything"],
   ["/", "find a node, an edge or an attribute"],
-  ["s, g", "the selected node is the start, the goal"],
+  ["s, g", "use the selected node as start, as goal"],
   ["n, p", "next and previous suspect"],
-  ["r", "removed edges on and off"],
-  ["c", "next way of colouring"],
-  ["Esc", "close what is open, clear the selection"],
+  ["r", "show or hide removed edges"],
+  ["c", "next colouring"],
+  ["Esc", "close dialogs, clear the selection"],
   ["Tab", "next control"],
   ["arrows on the tabs", "next and previous screen"],
   ["arrows on the map", "pan"],
   ["+ and − on the map", "zoom"],
-  ["Enter on the map", "select the node in the middle"],
-  ["Shift and arrows on the map", "next node that way"],
+  ["Enter on the map", "select the node in the centre"],
+  ["Shift and arrows on the map", "next node in that direction"],
   ["?", "this list"],
 ];
 
@@ -47,7 +47,7 @@ function clear(app: App): void {
   app.go({ ...HOME, colour, removed, floor });
 }
 
-/** What a key does, wherever the focus is; fields keep their keys. */
+/** Listens to keys wherever the focus is, except in input fields. */
 export function listenToKeys(app: App, hovered: () => number): void {
   const actions: Record<string, () => void> = {
     f: () => app.view.fit(),

@@ -1,4 +1,4 @@
-// What the colours, shapes and dashes of the map mean.
+// The legend of the map: colours, shapes and dashes.
 import { h, s } from "./dom";
 import { CIRCLE, componentShape, DIAMOND, GUARDED_STROKE, range, REMOVED_STROKE, SQUARE, type Stroke, strokes, TRIANGLE } from "./map/paint";
 import { css, type Palette, type Rgb } from "./map/palette";

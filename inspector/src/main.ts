@@ -1,4 +1,4 @@
-// The start: load, show, listen.
+// Entry point: loads the memory, shows it and listens to events.
 import { App } from "./app";
 import { need } from "./dom";
 import { listenToFind } from "./find";
@@ -26,7 +26,7 @@ function listenToTools(app: App): void {
   });
   need("svg").addEventListener("click", () => {
     const { from, to } = app.place;
-    if (from === null || to === null) return app.say("Choose a start and a goal first: the file holds the plan.");
+    if (from === null || to === null) return app.say("Choose a start and a goal first: the file shows the plan.");
     save(new Blob([app.view.svg(`Plan from ${from} to ${to}`)], { type: "image/svg+xml" }), `sgm-plan-${from}-${to}.svg`);
   });
 }
@@ -40,7 +40,7 @@ function listenToLook(app: App): void {
   }
 }
 
-/** Pointer on the map; returns a function that names the node under it, or −1. */
+/** Listens to the pointer on the map; returns a function that returns the node under it, or −1. */
 function listenToMap(app: App): () => number {
   const tip = need("hover");
   let under = -1;

@@ -1,4 +1,4 @@
-// Pieces that several screens use: pictures, belief, links to nodes and edges.
+// Elements that several screens use: images, belief, links to nodes and edges.
 import type { App } from "./app";
 import { type Child, h, s } from "./dom";
 import type { Place } from "./place";
@@ -6,7 +6,7 @@ import { format } from "./place";
 import { edgeName, number, share, stateName, steps, tries } from "./text";
 import type { Belief, Edge } from "./types";
 
-/** A link to a place; it differs from here by `change`. */
+/** A link to the current place with `change`. */
 export function link(app: App, change: Partial<Place>, text: Child, more: Record<string, string> = {}): HTMLAnchorElement {
   return h("a", { href: format({ ...app.place, ...change }), "data-key": JSON.stringify(change), ...more }, text);
 }
@@ -19,7 +19,7 @@ export function edgeLink(app: App, source: number, target: number): HTMLAnchorEl
   return link(app, { screen: "edge", edge: [source, target], at: null }, edgeName(source, target), { class: "edge" });
 }
 
-/** A picture with its caption, or a tile that says there is none. */
+/** An image with its caption, or a placeholder if there is none. */
 export function picture(url: string | null | undefined, alt: string, caption: Child): HTMLElement {
   const tile = () => h("div", { class: "tile" }, "no image");
   let shown: HTMLElement = tile();
@@ -34,7 +34,7 @@ export function picture(url: string | null | undefined, alt: string, caption: Ch
 /** Both ends of an edge, side by side. */
 export function bothEnds(app: App, source: number, target: number, images: (string | null)[]): HTMLElement {
   const end = (node: number, word: string, url: string | null | undefined) =>
-    picture(url, `What the ${word} node ${node} saw`, h("span", {}, `${word} `, nodeLink(app, node)));
+    picture(url, `Image of the ${word} node ${node}`, h("span", {}, `${word} `, nodeLink(app, node)));
   return h(
     "div",
     { class: "pair" },
@@ -44,12 +44,12 @@ export function bothEnds(app: App, source: number, target: number, images: (stri
   );
 }
 
-/** The address of a node's image, where the memory has images. */
+/** The address of a node's image; null if the memory has no images. */
 export function imageOf(app: App, node: number): string | null {
   return app.summary.images && node >= 0 ? `/api/image/${node}?v=${encodeURIComponent(app.summary.version)}` : null;
 }
 
-/** Belief that the edge can be walked: a bar from 0 to 1 with its interval. */
+/** Belief that the edge works: a bar from 0 to 1 with its interval. */
 export function beliefBar(belief: Belief | null | undefined): HTMLElement {
   if (!belief) return h("span", { class: "quiet" }, "no belief");
   const { mean, low, high } = belief;
@@ -68,21 +68,21 @@ export function stateTag(state: number): HTMLElement {
   return h("span", { class: `tag state-${state}` }, `${sign} ${stateName(state)}`);
 }
 
-/** Rows of a table of edges: name, weight, price, tries, state. */
+/** Rows of a table of edges: name, weight, cost, tries, state. */
 export function edgeRow(app: App, edge: Edge): Child[] {
   return [
     edgeLink(app, edge.source, edge.target), number(edge.weight), number(edge.price), tries(edge), stateTag(edge.state),
   ];
 }
 
-export const EDGE_HEAD = ["edge", "weight", "price", "tries", "state"];
+export const EDGE_HEAD = ["edge", "weight", "cost", "tries", "state"];
 export const EDGE_NUMBERS = [1, 2];
 
 export function heading(title: string, question: string): HTMLElement {
   return h("hgroup", {}, h("h2", { tabindex: -1 }, title), h("p", {}, question));
 }
 
-/** Every waypoint of a way with its image, in a strip, and the leg that leads to it. */
+/** The waypoints of a path with their images, in a strip, each with the edge that leads to it. */
 export function strip(app: App, nodes: number[], images: (string | null)[], legs: Edge[]): HTMLElement {
   const item = (node: number, i: number) => {
     const leg = legs[i - 1];
@@ -90,7 +90,7 @@ export function strip(app: App, nodes: number[], images: (string | null)[], legs
     return h(
       "li",
       {},
-      picture(images[i], `What node ${node} saw`, h("span", {}, `${text} `, nodeLink(app, node))),
+      picture(images[i], `Image of node ${node}`, h("span", {}, `${text} `, nodeLink(app, node))),
       leg ? h("p", { class: "quiet" }, `${steps(leg.price)}, ${tries(leg)}`) : null,
     );
   };

@@ -1,4 +1,4 @@
-// Where the reader is: the screen and what is selected, as the part of the address behind "#".
+// The place of the reader: the screen and the selection, stored in the address after "#".
 
 export const SCREENS = [
   "map", "node", "edge", "plan", "why", "suspects", "components", "time", "compare", "episode", "guarantee",
@@ -47,7 +47,7 @@ function screenOf(given: URLSearchParams): Screen {
   return given.has("at") ? "time" : given.has("episode") ? "episode" : "map";
 }
 
-/** The place an address names; what it does not name is as in `HOME`. */
+/** Parses an address; missing parts are those of `HOME`. */
 export function parse(hash: string): Place {
   const given = new URLSearchParams(hash.replace(/^#/, ""));
   const colour = given.get("colour") as ColourMode;
@@ -68,7 +68,7 @@ export function parse(hash: string): Place {
   };
 }
 
-/** The address of a place; the inverse of `parse`. */
+/** Formats a place as an address; the inverse of `parse`. */
 export function format(place: Place): string {
   const parts: string[] = [`screen=${place.screen}`];
   for (const name of ["node", "from", "to", "suspect", "component", "at", "step"] as const) {

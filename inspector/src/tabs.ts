@@ -1,9 +1,9 @@
-// The list of screens.
+// The tabs of the screens.
 import type { App } from "./app";
 import { h, need, s } from "./dom";
 import { SCREENS, type Screen } from "./place";
 
-/** Drawn on 16 × 16 as strokes. */
+/** Paths of the icons, drawn as strokes on 16 × 16. */
 const ICONS: Record<Screen, string> = {
   map: "M2 4l4-2 4 2 4-2v10l-4 2-4-2-4 2zM6 2v10M10 4v10",
   node: "M8 4a4 4 0 100 8 4 4 0 000-8z",

@@ -1,10 +1,10 @@
-// Numbers, times and states in words.
+// Formatting of numbers, times and states.
 import type { Edge } from "./types";
 
 const SMALL = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
-/** A number with at most two decimals; ∞ where there is none. */
+/** A number with at most two decimals; ∞ for null or a number that is not finite. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return "∞";
   return SMALL.format(value);
@@ -31,13 +31,13 @@ export function when(time: number | null | undefined): string {
   return new Date(time * 1000).toISOString().replace("T", " ").slice(0, 19) + " UTC";
 }
 
-export const STATES = ["stands", "guarded", "removed", "not there yet", "left out by the k-nearest filter"];
+export const STATES = ["in use", "guarded", "removed", "not added yet", "left out by the k-nearest filter"];
 
 export function stateName(state: number): string {
   return STATES[state] ?? String(state);
 }
 
-/** The last two parts of a path: enough to tell files apart. */
+/** The last two parts of a path. */
 export function shortPath(path: string): string {
   return path.split(/[\\/]/).slice(-2).join("/");
 }

@@ -1,8 +1,8 @@
-// What lets this page write. The address that `sgm inspect --write` prints carries it behind "#", where no server sees it.
+// The token for writing. `sgm inspect --write` prints it after "#" in the address, a part that is not sent to servers.
 
 const KEY = "sgm-token";
 
-/** Take the token out of the address, so that links which are kept or sent do not have it. It lasts as long as the tab. */
+/** Moves the token from the address to the storage of the tab, so that copied links do not contain it. */
 export function takeToken(): void {
   const given = new URLSearchParams(location.hash.slice(1));
   const token = given.get("token");
@@ -16,6 +16,6 @@ export function writeToken(): string | null {
   try {
     return sessionStorage.getItem(KEY);
   } catch {
-    return null; // a frame that may store nothing
+    return null; // a frame without access to storage
   }
 }

@@ -1,4 +1,4 @@
-// What the server sends: see docs/inspector.md.
+// Types of the server's answers; see docs/inspector.md.
 
 export interface Belief {
   mean: number;
@@ -6,7 +6,7 @@ export interface Belief {
   high: number;
 }
 
-/** An edge; weight and price in steps, price null where the edge is not planned over. */
+/** An edge; weight and cost (`price`) in steps, null if the edge is not used for planning. */
 export interface Edge {
   source: number;
   target: number;

@@ -1,10 +1,10 @@
-"""Short-range policies, one file each; all of them need the extra `learn`, and are imported when asked for."""
+"""Short-range controllers, one file each; all of them need the extra `learn`, and are imported on first access."""
 
 import importlib
 from typing import Any
 
 LEARNED = ("cloned", "d3pg", "proprioceptive", "sb3")
-FUNCTIONS = {"from_sb3": "sb3", "quality": "held_out"}  # and the files that they are in
+FUNCTIONS = {"from_sb3": "sb3", "quality": "held_out"}  # function and its module
 
 __all__ = ["LEARNED"]
 

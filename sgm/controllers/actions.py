@@ -1,4 +1,4 @@
-"""Actions of any Gymnasium space as a network tells them: logits of discrete numbers, or continuous numbers."""
+"""Conversion between actions of any Gymnasium space and outputs of a network: logits, or continuous numbers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ LARGEST = 4_096  # outputs of a network for discrete actions
 
 @dataclasses.dataclass(frozen=True)
 class ActionSpace:
-    """The actions that a controller tells.
+    """The actions that a controller predicts.
 
-    A discrete action is one number (Discrete) or several (MultiDiscrete, MultiBinary), which are told independently of
-    each other: each has a stretch of the network's outputs, its logits.
+    A discrete action is one number (Discrete) or several (MultiDiscrete, MultiBinary), which are predicted
+    independently of each other: each has its own slice of the network's outputs, its logits.
 
     Attributes:
-        shape: of one action: () for Discrete, (a,) for MultiDiscrete and most Boxes.
-        choices: the values of each number of a discrete action; empty for continuous ones.
+        shape: shape of one action: () for Discrete, (a,) for MultiDiscrete and most Boxes.
+        choices: the possible values of each number of a discrete action; empty for continuous actions.
     """
 
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class ActionSpace:
 
     @classmethod
     def of(cls, actions: NDArray[Any]) -> ActionSpace:
-        """The space of (n, ...) actions that were taken: integers are discrete, floats continuous."""
+        """Infer the space from (n, ...) actions that were taken: integers are discrete, floats continuous."""
         if actions.dtype.kind == "f":
             return cls(actions.shape[1:])
         numbers = actions.reshape(len(actions), -1).astype(np.int64)
@@ -48,28 +48,28 @@ class ActionSpace:
 
     @property
     def outputs(self) -> int:
-        """How many numbers a network tells for one action."""
+        """Number of outputs of a network for one action."""
         return sum(map(len, self.choices)) if self.choices else int(np.prod(self.shape))
 
     @property
     def stretches(self) -> list[slice]:
-        """Which outputs are the logits of each number of a discrete action."""
+        """Slices of the outputs that are the logits of each number of a discrete action."""
         ends = np.cumsum([0, *map(len, self.choices)]).tolist()
         return [slice(low, high) for low, high in itertools.pairwise(ends)]
 
     def encode(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """(n, ...) actions as `loss` takes them: (n, c) int64 places among the choices, or (n, a) float32."""
+        """Encode (n, ...) actions as training targets: (n, c) int64 indices into the choices, or (n, a) float32."""
         flat = actions.reshape(len(actions), int(np.prod(self.shape)))
         if not self.choices:
             return flat.astype(np.float32)
         columns = [
-            np.searchsorted(values, column).clip(max=len(values) - 1)  # the row of a last observation may be anything
+            np.searchsorted(values, column).clip(max=len(values) - 1)  # the action at a last observation is arbitrary
             for values, column in zip(self.choices, flat.T, strict=True)
         ]
         return np.stack(columns, axis=1).astype(np.int64)
 
     def decode(self, outputs: NDArray[Any]) -> NDArray[Any]:
-        """(n, outputs) to (n, ...) actions: of discrete ones, the choices of the greatest outputs."""
+        """Decode (n, outputs) to (n, ...) actions; a discrete action is the choice with the largest output."""
         if self.choices:
             chosen = [
                 np.array(values, np.int64)[outputs[:, stretch].argmax(axis=1)]
@@ -79,7 +79,7 @@ class ActionSpace:
         return outputs.reshape(len(outputs), *self.shape)
 
     def place(self, action: int) -> int:
-        """Which output is the logit of a Discrete action."""
+        """Index of the output that is the logit of a Discrete action."""
         if self.shape or not self.choices or action not in self.choices[0]:
             known = (
                 f"{self.choices[0][0]} to {self.choices[0][-1]}" if self.choices and not self.shape else "no Discrete"
@@ -88,13 +88,13 @@ class ActionSpace:
         return self.choices[0].index(action)
 
     def cross_entropy(self, found: Tensor, taken: Tensor) -> Tensor:
-        """The loss of (n, outputs) logits for (n, c) places, added up over the numbers of an action."""
+        """Cross entropy of (n, outputs) logits and (n, c) encoded actions, summed over the numbers of an action."""
         terms = [functional.cross_entropy(found[:, s], taken[:, column]) for column, s in enumerate(self.stretches)]
         return sum(terms[1:], terms[0])
 
 
 def taken_actions(data: Experience) -> NDArray[Any]:
-    """(n, ...) actions of experience: whole numbers, which are discrete, as int64, others as float32."""
+    """(n, ...) actions of experience: integers, which are discrete actions, as int64, floats as float32."""
     if data.actions is None:
         raise InputError(
             f"{data!r} has no actions to learn from: give Experience its actions, or use sgm.collect; a distance, a "
@@ -105,6 +105,6 @@ def taken_actions(data: Experience) -> NDArray[Any]:
 
 
 def _values(column: NDArray[np.int64]) -> tuple[int, ...]:
-    """The choices for one number: all from 0 on, or the ones that were taken if some are negative or very large."""
+    """Choices for one number: 0 to the largest one taken, or only those taken if some are negative or very large."""
     low, high = int(column.min()), int(column.max())
     return tuple(range(high + 1)) if low >= 0 and high < LARGEST else tuple(np.unique(column).tolist())

@@ -1,7 +1,7 @@
-"""A controller cloned from random exploration: which action leads from this observation towards that goal (SPTM).
+"""A controller by behavioural cloning of random exploration (SPTM): it predicts the action that leads towards a goal.
 
 `train` takes the experience of any environment: images or vectors, discrete or continuous actions. `train_cloned` takes
-images of episodes of one length, as the ViZDoom benchmark has them.
+images in episodes of one length, as in the ViZDoom benchmark.
 """
 
 from __future__ import annotations
@@ -30,19 +30,21 @@ from .actions import ActionSpace, taken_actions
 from .inverse import FOR_IMAGES, FOR_VECTORS, ClonedConfig, Inverse, imitation_loss
 
 _FORMAT = "sgm-cloned-controller-1"
-_CHECKED = 1_024  # held-out pairs that training is checked on
+_CHECKED = 1_024  # held-out pairs of a check for early stopping
 
 
 class ClonedController:
-    """Discrete actions are drawn from the softmax of the logits, sharpened by a temperature; continuous ones are told.
+    """Controller that imitates the actions of experience.
+
+    Discrete actions are drawn from the softmax of the logits over a temperature; continuous actions are regressed.
 
     Attributes:
-        space: the actions that it tells.
-        uses_previous: whether it looks at the observation before the current one, as `previous`.
-        temperature: of discrete actions.
+        space: the actions that it predicts.
+        uses_previous: whether it uses the observation before the current one, as `previous`.
+        temperature: temperature of the softmax of discrete actions; the logits are divided by it.
         excluded: Discrete actions that are never taken.
-        full_speed: lengthen continuous actions until one of their numbers is the least or greatest of the experience.
-        random: draws discrete actions.
+        full_speed: scale continuous actions up until one of their numbers is the minimum or maximum of the experience.
+        random: generator for drawing discrete actions.
     """
 
     def __init__(
@@ -55,7 +57,7 @@ class ClonedController:
         *,
         full_speed: bool = False,
     ) -> None:
-        """Take a trained network with so many outputs; `space` None: numbers from 0, or vectors."""
+        """Make a controller from a trained network with `actions` outputs; `space` None: numbers from 0, or vectors."""
         self.network, self.size, self.actions, self.config = network, size, actions, config
         plain = ActionSpace((actions,)) if config.continuous else ActionSpace((), (tuple(range(actions)),))
         self.space = plain if space is None else space
@@ -69,16 +71,16 @@ class ClonedController:
     def __call__(self, observations: Any, targets: Any, previous: Any = None) -> NDArray[Any]:
         """(n, ...) observations and targets, in goal space, to (n, ...) discrete or continuous actions.
 
-        `previous` is what was seen a step before, for images; None: the same as now.
+        `previous` are the observations one step before, for images; None: the current observations.
         """
         if self.config.continuous:
             return self.likeliest(observations, targets, previous)
         logits = self._logits(observations, targets, previous)
-        # The greatest of logits with Gumbel noise is a draw from their softmax.
+        # The argmax of logits with Gumbel noise is a sample from their softmax.
         return self.space.decode(logits + self.random.gumbel(size=logits.shape))
 
     def likeliest(self, observations: Any, targets: Any, previous: Any = None) -> NDArray[Any]:
-        """The same without drawing: the discrete actions of the greatest logits."""
+        """The same without sampling: discrete actions have the largest logits."""
         if not self.config.continuous:
             return self.space.decode(self._logits(observations, targets, previous))
         low, high = self.network.low.numpy(), self.network.high.numpy()
@@ -112,7 +114,7 @@ class ClonedController:
         return run(self.inference, np.concatenate(list(given.values()), axis=-1))
 
     def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
-        """Write a safetensors file with all attributes but `random`; `facts` say how it was made."""
+        """Write a safetensors file with all attributes except `random`; `facts` describes the training."""
         acting = {
             "shape": self.space.shape,
             "choices": self.space.choices,
@@ -125,7 +127,7 @@ class ClonedController:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ClonedController:
-        """Read what `save` wrote; StoreError if the file is anything else."""
+        """Read a file written by `save`; StoreError if it is any other file."""
         network, size, config, _ = load_network(path, _FORMAT, ClonedConfig, Inverse, integers=("actions",))
         made = cls(network, size, network.head.out_features, config)
         written = read_tensors(path, _FORMAT)[1].get("acting")
@@ -157,28 +159,27 @@ def train(
 ) -> ClonedController:
     """Train on experience: images or vectors, discrete or continuous actions, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. Whole numbers are discrete actions:
-    (n,) of a Discrete space, from any number on, or (n, a) of a MultiDiscrete or MultiBinary one, whose numbers are
-    told independently of each other. Floats are continuous: they are regressed, and stay between the least and the
-    greatest ones in the experience.
+    Goals are the achieved goals of the experience; without them, its observations. Integers are discrete actions: (n,)
+    of a Discrete space with any start, or (n, a) of a MultiDiscrete or MultiBinary space, whose numbers are predicted
+    independently of each other. Floats are continuous: they are regressed, and clipped to the range of the experience.
 
-    The last twentieth of the episodes, at least two, is held out where there are 10 or more: with `patience`, training
-    stops early by it. See `sgm.controllers.quality` for what the controller has learned.
+    With 10 or more episodes, the last 5 % of them, at least two, are held out; with `patience`, they are used for early
+    stopping. `sgm.controllers.quality` measures what the controller has learned.
 
     Args:
-        data: what an agent has seen and done; random exploration is good enough.
-        config: hyper-parameters; None: the default ones for images or for vectors.
-        seed: of weights and batches.
+        data: experience of an agent, with actions; random exploration is good enough.
+        config: hyper-parameters; None: the defaults for images or for vectors.
+        seed: seed of weights and batches.
         device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The controller acts on the CPU.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
-        patience: stop after so many of 20 checks on held-out episodes in a row without a better one, and keep the best
+        patience: stop after this many of 20 checks on held-out episodes in a row without improvement, and keep the best
             weights; 20: never stop, but keep the best weights; 0: never stop, and keep the last ones.
-        full_speed: lengthen continuous actions until one of their numbers is the least or greatest of the experience.
-            For robots that are pushed about (point masses), where the mean of several ways is slow but points in the
-            right direction; not for arms, nor where stopping at the target matters.
-        settings: hyper-parameters that differ from `config`, by name. The one to think about is `reach`: goals are 1
-            to so many steps ahead.
+        full_speed: scale continuous actions up until one of their numbers is the minimum or maximum of the experience.
+            For robots whose action is a force or velocity (point masses): the mean of several possible actions is slow
+            but points in the right direction. Not for arms, nor if stopping at the target matters.
+        settings: hyper-parameters that differ from `config`, by name. The most important one is `reach`: goals are 1
+            to this many steps ahead.
     """
     rows = as_rows(data, settings.get("encoder", config.encoder if config else None))
     actions = taken_actions(data)
@@ -186,7 +187,7 @@ def train(
     config = settle(rows, config, (FOR_IMAGES, FOR_VECTORS), settings, ("patience", "full_speed"))
     config = dataclasses.replace(config, continuous=not space.choices)
     if full_speed and space.choices:
-        raise InputError("full_speed is for continuous actions, and these are whole numbers: leave it out")
+        raise InputError("full_speed is for continuous actions, and these are integers: leave it out")
     torch.manual_seed(seed)
     network = Inverse(config, rows.size, space.outputs)
     taken = space.encode(actions)
@@ -198,7 +199,7 @@ def train(
         return imitation_loss(network, space, kept, taken, first, second)
 
     def validate() -> Tensor:
-        """The same pairs at every call, a batch at a time."""
+        """Loss on held-out pairs, the same ones at every call, in batches."""
         first, second = held_out.pairs(np.random.default_rng(seed), _CHECKED, config.reach)
         parts = [slice(low, low + config.batch) for low in range(0, _CHECKED, config.batch)]
         theirs = taken[len(kept.left) :]
@@ -225,9 +226,12 @@ def train(
 
 
 def _space_of(acted: NDArray[Any]) -> ActionSpace:
-    """The space of actions that were taken; InputError if they are not finite."""
+    """Infer the space of actions that were taken; InputError if they are not finite."""
     if not np.isfinite(acted).all():
-        raise InputError("actions have values that are not finite: expected finite numbers but for last observations")
+        raise InputError(
+            "actions have values that are not finite: expected finite numbers, except at the last observation of an "
+            "episode"
+        )
     return ActionSpace.of(acted)
 
 
@@ -242,9 +246,9 @@ def train_cloned(
     checkpoint: Path | None = None,
     progress: bool = True,
 ) -> ClonedController:
-    """Train on random exploration: (episodes, steps + 1, height, width, 3) pictures, (episodes, steps) actions.
+    """Train on random exploration: (episodes, steps + 1, height, width, 3) images, (episodes, steps) actions.
 
-    The actions are 0 … `number` − 1. `start` is a controller of the same architecture to go on from. Deviation from
+    The actions are 0 … `number` − 1. `start` is a controller of the same architecture to start from. Deviation from
     SPTM: goals are up to 8 steps ahead, not 5.
     """
     config = config or ClonedConfig()
@@ -277,7 +281,7 @@ def train_cloned(
 def draw_triples(
     random: np.random.Generator, episodes: int, length: int, config: ClonedConfig
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rollouts, a time in each with one before it, and the time of a goal ahead."""
+    """Draw rollouts, a time in each that is not the first, and the time of a goal 1 to `reach` steps later."""
     rows = random.integers(episodes, size=config.batch)
     lag = random.integers(1, config.reach + 1, size=config.batch)
     now = 1 + (random.random(config.batch) * (length - 1 - lag)).astype(np.int64)
@@ -287,10 +291,10 @@ def draw_triples(
 def action_accuracy(
     controller: ClonedController, frames: Pictures, actions: ArrayLike, lags: int = 8, samples: int = 500, seed: int = 0
 ) -> NDArray[np.float64]:
-    """How often the likeliest action is the one that was taken, for goals 1 … `lags` steps ahead: (lags,) shares.
+    """Share of likeliest actions that equal the action taken, for goals 1 … `lags` steps ahead: (lags,).
 
-    (episodes, steps + 1, height, width, 3) pictures and (episodes, steps) actions that it was not trained on; `samples`
-    of them for each lag. Random exploration has many ways to arrive, so even the best controller stays below 1.
+    (episodes, steps + 1, height, width, 3) images and (episodes, steps) actions that it was not trained on; `samples`
+    of them for each lag. Random exploration reaches a goal in many ways, so even the best controller stays below 1.
     """
     episodes, length, _ = check_rollouts(frames, lags + 2)
     taken = _check_actions(actions, episodes, length, controller.actions)
@@ -309,7 +313,7 @@ def _check_actions(actions: ArrayLike, episodes: int, length: int, number: int) 
     if taken.shape != (episodes, length - 1) or taken.dtype.kind not in "iu":
         raise InputError(
             f"actions are {taken.dtype} of shape {taken.shape}: expected integers ({episodes}, {length - 1}) for "
-            f"{length} pictures in each of {episodes} episodes"
+            f"{length} images in each of {episodes} episodes"
         )
     if not (taken.min() >= 0 and taken.max() < number):
         raise InputError(f"actions go from {taken.min()} to {taken.max()}: expected 0 to {number - 1}")

@@ -1,15 +1,15 @@
 """D3PG: a goal-reaching actor and the distributional critics that measure distances, trained together (SoRB).
 
-d3pg_reference.py has the same updates as a page to read, with autograd; fast_gradients.py has what makes them fast.
+d3pg_reference.py is a readable version of the same updates, with autograd; fast_gradients.py has the fast code.
 
-Where this differs from the authors' code:
-- N environments advance together, once every N iterations: one step of experience an iteration all the same, but
-  the acting weights are up to N iterations old.
-- The authors' buffer also pairs the last step of an episode with the first of the next, as if one led to the other;
-  here such pairs are not stored. As theirs, a time limit is not an arrival: only reaching the goal is.
-- The authors keep the last 1,000 steps (their replay buffer's default); `capacity` here keeps all of them.
-- Episodes in progress are cut off and everything random starts from a fresh derived seed every `checkpoint_every`
-  iterations, which makes a resumed run equal to an uninterrupted one, bit by bit.
+Deviations from the authors' code:
+- N environments advance together, once every N iterations. There is still one step of experience for each iteration,
+  but the weights of the acting actor are up to N iterations old.
+- The authors' buffer also stores a transition from the last step of an episode to the first of the next; here such
+  transitions are not stored. As in their code, a time limit does not count as reaching the goal.
+- The authors keep the last 1,000 steps (the default of their replay buffer); the default `capacity` here keeps all.
+- Every `checkpoint_every` iterations, episodes in progress are cut off and all random generators restart from a derived
+  seed, which makes a resumed run equal to an uninterrupted one, bit by bit.
 """
 
 from __future__ import annotations
@@ -54,18 +54,18 @@ class D3PGConfig:
     batch_size: int = 64  # transitions in an update
     hidden: int = 256  # units in each of the two hidden layers, actor and critics
     ensemble: int = 3  # critics, each with its own target network
-    bins: int = 20  # longest distance the critics can express, steps; the length of a training episode
+    bins: int = 20  # largest distance the critics can express, steps; the length of a training episode
     learning_rate: float = 3e-4  # Adam, actor and critics
-    target_rate: float = 0.05  # how far a target network moves towards its network in a soft update
+    target_rate: float = 0.05  # share by which a soft update moves a target network towards its network
     target_period: int = 5  # iterations between soft updates
     initial_steps: int = 1_000  # environment steps, with the untrained actor, before the first update
-    capacity: int = 100_000  # transitions the replay buffer holds; the oldest are overwritten
-    noise: float = 1.0  # standard deviation of the Ornstein-Uhlenbeck noise on actions while collecting
-    noise_damping: float = 1.0  # 1: the noise forgets its past, so it is independent from step to step
-    checkpoint_every: int = 2_500  # iterations between checkpoints; part of the result, see the module's docstring
+    capacity: int = 100_000  # transitions in the replay buffer; the oldest are overwritten
+    noise: float = 1.0  # standard deviation of the Ornstein-Uhlenbeck noise on actions during exploration
+    noise_damping: float = 1.0  # 1: the noise of each step is independent of the previous step
+    checkpoint_every: int = 2_500  # iterations between checkpoints; it affects the result, see the module's docstring
 
     def __post_init__(self) -> None:
-        """Check every field and make NumPy scalars plain."""
+        """Check every field, and convert NumPy scalars to Python numbers."""
         for field in dataclasses.fields(self):
             value = _number(field.name, getattr(self, field.name), whole=field.type == "int")
             object.__setattr__(self, field.name, value)
@@ -82,7 +82,7 @@ class D3PGConfig:
 
 
 def _number(name: str, value: Any, *, whole: bool) -> int | float:
-    """A plain number, positive (a whole one, if `whole`); noise may also be 0."""
+    """Return a positive Python number, an integer if `whole`; noise may also be 0."""
     kind: Any = numbers.Integral if whole else numbers.Real
     if isinstance(value, bool) or not isinstance(value, kind) or not 0 <= float(value) < math.inf:
         raise InputError(f"{name} is {value!r}: expected a {'whole ' if whole else ''}number, positive and finite")
@@ -93,16 +93,16 @@ def _number(name: str, value: Any, *, whole: bool) -> int | float:
 
 
 class Actor:
-    """A trained controller: `actor(observations, goals)` gives actions."""
+    """A trained controller: `actor(observations, goals)` returns actions."""
 
     def __init__(self, networks: GoalNetworks, *, compiled: bool | None = None) -> None:
-        """Act with the actor of `networks`; see `DistributionalDistance` for `compiled`."""
+        """Make a controller from the actor of `networks`; see `DistributionalDistance` for `compiled`."""
         self.networks = networks
         self._single = single_pairs(networks, compiled)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Actor:
-        """The actor whose networks lie in the `.safetensors` file at `path`."""
+        """Read the networks from a `.safetensors` file, and make a controller from their actor."""
         return cls(GoalNetworks.load(path))
 
     def __call__(self, observations: ArrayLike, goals: ArrayLike) -> Floats:
@@ -121,10 +121,10 @@ class Actor:
 
 
 class Transitions:
-    """Columns of a (…, width) array of transitions, laid out so that a batch needs no copying."""
+    """Columns of a (…, width) array of transitions, ordered so that a batch needs no copying."""
 
     def __init__(self, observation_size: int, action_size: int) -> None:
-        """Lay out observation, goal, 1, next observation, goal, 1, action, reached."""
+        """Set the order: observation, goal, 1, next observation, goal, 1, action, reached."""
         pair = 2 * observation_size + 1
         self.width = 2 * pair + action_size + 1
         self.now = slice(0, pair)
@@ -144,18 +144,18 @@ class Replay:
     """The last `capacity` transitions, sampled uniformly."""
 
     def __init__(self, capacity: int, width: int) -> None:
-        """Make room for `capacity` transitions of `width` numbers."""
+        """Allocate `capacity` transitions of `width` numbers."""
         self.rows = torch.zeros(capacity, width)
         self.added = 0
 
     def add(self, rows: Tensor) -> None:
-        """Store (n, width) transitions over the oldest ones."""
+        """Store (n, width) transitions; if the buffer is full, they replace the oldest ones."""
         self.added += len(rows)
         rows = rows[-len(self.rows) :]
         self.rows[torch.arange(self.added - len(rows), self.added) % len(self.rows)] = rows
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """(count, width) transitions, with replacement."""
+        """Sample (count, width) transitions, with replacement."""
         chosen = torch.randint(min(self.added, len(self.rows)), (count,), generator=generator)
         return self.rows[chosen]
 
@@ -164,7 +164,7 @@ class D3PG:
     """The learner: networks, targets and optimisers, updated one batch of transitions at a time."""
 
     def __init__(self, observation_size: int, action_size: int, config: D3PGConfig, seed: int = 0) -> None:
-        """Start from random weights that depend on `seed` only."""
+        """Initialise random weights, which depend only on `seed`."""
         self.config = config
         self.action_size = action_size
         self.iteration = 0
@@ -178,25 +178,25 @@ class D3PG:
 
     @property
     def networks(self) -> GoalNetworks:
-        """A copy of the networks as they are now."""
+        """A copy of the current networks."""
         actor, critics = (Layers(*(layer.clone() for layer in kind.layers)) for kind in (self._actors, self._critics))
         return GoalNetworks(actor, critics, dataclasses.asdict(self.config))
 
     @property
     def actor(self) -> Actor:
-        """The controller as it is now."""
+        """The controller with the current networks."""
         return Actor(self.networks)
 
     def distance(self, aggregate: str = "max") -> DistributionalDistance:
-        """The distance as it is now; `aggregate` says how the ensemble is combined: "max" or "mean"."""
+        """Make a distance from the current networks; `aggregate` over the ensemble is "max" or "mean"."""
         return DistributionalDistance(self.networks, aggregate)
 
     @torch.no_grad()
     def update(self, batches: Tensor) -> None:
-        """Take one step for each of (k, batch_size, width) batches of transitions.
+        """Make one update for each of (k, batch_size, width) batches of transitions.
 
-        The target networks stand still between two soft updates, so that their predictions for all k batches are one
-        forward pass; k must not reach beyond the next soft update.
+        The target networks are constant between two soft updates, so their predictions for all k batches are one
+        forward pass; k batches must not go beyond the next soft update.
         """
         left = self.config.target_period - self.iteration % self.config.target_period
         accepted = (self.config.batch_size, self.transitions.width)
@@ -214,14 +214,14 @@ class D3PG:
                 self._actors.move_targets(self.config.target_rate)
 
     def targets(self, batch: Tensor) -> Tensor:
-        """What the critics should predict for a (n, width) batch: (E, n, B) probabilities."""
+        """Targets of the critics for a (n, width) batch: (E, n, B) probabilities."""
         inputs = batch[:, self.transitions.next][:, :-1]
         actions = torch.tanh(self._actors.target_layers.forward(inputs)[0])
         following = torch.softmax(self._critics.target_layers.forward(inputs, actions), dim=2)
         return one_step_more(following, batch[:, -1])
 
     def _update_critics(self, batch: Tensor, targets: Tensor) -> None:
-        """Descend the cross-entropy, averaged over batch and ensemble."""
+        """Make a gradient step on the cross-entropy, averaged over batch and ensemble."""
         inputs, stack = batch[:, self.transitions.now], self._critics.stack
         predicted = torch.softmax(stack.forward(inputs, batch[:, self.transitions.action]), dim=2)
         gradient = predicted.sub_(targets).div_(targets.shape[0] * targets.shape[1])
@@ -229,7 +229,7 @@ class D3PG:
         self._critics.descend()
 
     def _update_actor(self, batch: Tensor) -> None:
-        """Descend the expected steps, averaged over batch and ensemble (deterministic policy gradient)."""
+        """Make a deterministic policy gradient step on the expected steps, averaged over batch and ensemble."""
         inputs, stack = batch[:, self.transitions.now], self._actors.stack
         actions = torch.tanh(stack.forward(inputs)[0])
         predicted = torch.softmax(self._critics.stack.forward(inputs, actions), dim=2)
@@ -242,7 +242,7 @@ class D3PG:
 
     @torch.no_grad()
     def losses(self, batch: Tensor) -> dict[str, float]:
-        """The critics' cross-entropy and the actor's expected steps on a (n, width) batch, without learning."""
+        """Cross-entropy of the critics and expected steps of the actor on a (n, width) batch, without an update."""
         inputs = batch[:, self.transitions.now]
         targets = self.targets(batch)
         logits = self._critics.layers.forward(inputs[:, :-1], batch[:, self.transitions.action])
@@ -250,15 +250,15 @@ class D3PG:
         return {"critic": float(critic), "actor": float(self.networks.steps(inputs[:, :-1]).mean())}
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the networks alone; `Actor.load` and `DistributionalDistance.load` read them."""
+        """Write the networks, without training state; `Actor.load` and `DistributionalDistance.load` read them."""
         self.networks.save(path)
 
 
 def one_step_more(following: Tensor, reached: Tensor) -> Tensor:
-    """(E, n, B) probabilities of 1…B steps from the next observation to those from this one.
+    """Convert (E, n, B) probabilities of 1…B steps from the next observation to those from the current one.
 
-    Everything moves up by one step and the last bin, "B or more", keeps what would leave it. Where the goal was
-    `reached` (n,) the distance is one step for certain.
+    All probabilities shift by one step, and the last bin, "B or more", keeps its own. Where the goal was `reached`,
+    (n,), the distance is one step with probability 1.
     """
     shifted = torch.zeros_like(following)
     shifted[:, :, 1:] = following[:, :, :-1]
@@ -269,7 +269,7 @@ def one_step_more(following: Tensor, reached: Tensor) -> Tensor:
 
 
 class Stream(Protocol):
-    """N goal environments without an end. `sgm.navigation.rollout.Stream(env)` makes one of an environment."""
+    """N goal environments that start a new episode whenever one ends; see `sgm.navigation.rollout.Stream`."""
 
     num_envs: int
     single_observation_space: gym.Space[Any]
@@ -277,15 +277,15 @@ class Stream(Protocol):
 
     @property
     def observation(self) -> dict[str, NDArray[Any]]:
-        """Observations that the next actions are chosen on, by key, (N, ...) each."""
+        """Current observations, for choosing the next actions, by key, (N, ...) each."""
         ...
 
     def begin(self, seed: int) -> Any:
-        """Begin new episodes everywhere."""
+        """Start new episodes in all environments."""
         ...
 
     def step(self, actions: NDArray[Any]) -> Any:
-        """Take (N, a) actions; what came of them, see `sgm.navigation.rollout.Steps`."""
+        """Take (N, a) actions, and return their outcome; see `sgm.navigation.rollout.Steps`."""
         ...
 
 
@@ -312,7 +312,7 @@ class _Explorer:
         return (acted + self.noise).clamp_(-1, 1).numpy()
 
     def step(self) -> Tensor:
-        """Advance every environment; (at most N, width) transitions."""
+        """Advance every environment, and return at most (N, width) transitions."""
         steps = self.stream.step(self.actions())
         kept = steps.kept
         self.arrivals += steps.terminated[steps.ended & kept].tolist()
@@ -334,15 +334,15 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     resume: bool = False,
 ) -> D3PG:
-    """Train from scratch, or resume from `checkpoint`; one seed gives one result.
+    """Train actor and critics from scratch, or resume from `checkpoint`; the result is deterministic for a seed.
 
     Args:
         stream: goal environments, `sgm.navigation.rollout.Stream(env)`; `terminated` means that the goal was reached,
-            `truncated` that time was up.
-        config: hyper-parameters; None takes the defaults.
-        seed: decides initial weights, exploration, batches and the environments' randomness.
+            `truncated` that the time limit was.
+        config: hyper-parameters; None: the defaults.
+        seed: seed of initial weights, exploration, batches and the environments.
         progress: show a progress bar.
-        checkpoint: a `.safetensors` file written every `config.checkpoint_every` iterations and at the end.
+        checkpoint: a `.safetensors` file, written every `config.checkpoint_every` iterations and at the end.
         resume: resume from `checkpoint` if that file exists; the result equals that of an uninterrupted run.
     """
     config = config or D3PGConfig()
@@ -363,7 +363,7 @@ def train(
 
 
 def _train_until_checkpoint(stream: Stream, learner: D3PG, replay: Replay, seed: int, bar: Any) -> None:
-    """Run to the next checkpoint. All that is not in `learner` and `replay` starts anew, from a derived seed."""
+    """Train to the next checkpoint. All state except `learner` and `replay` starts afresh, from a derived seed."""
     config = learner.config
     explorer = _Explorer(stream, learner, np.random.SeedSequence([seed, learner.iteration]))
     steps = -config.initial_steps if learner.iteration == 0 else 0
@@ -383,11 +383,11 @@ def _train_until_checkpoint(stream: Stream, learner: D3PG, replay: Replay, seed:
 def one_thread() -> Iterator[None]:
     """Compute on one thread, without denormal numbers.
 
-    Batches are too small to share, and sums then do not depend on the machine's load. Adam's moments of units that
-    died decay into denormals, on which it is ten times slower.
+    Batches are too small for several threads, and with one thread sums do not depend on the machine's load. Adam's
+    moments of dead units decay to denormal numbers, with which it is ten times slower.
     """
     threads = torch.get_num_threads()
-    flushed = (torch.tensor(1e-39) * 1).item() == 0  # there is no way to ask for the setting
+    flushed = (torch.tensor(1e-39) * 1).item() == 0  # torch has no function that returns the setting
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)
     try:
@@ -415,7 +415,7 @@ def _sizes(stream: Stream) -> tuple[int, int]:
 
 
 def _facts(learner: D3PG, seed: int) -> dict[str, Any]:
-    """What must be equal for training to resume from a checkpoint."""
+    """Settings that must be equal for training to resume from a checkpoint."""
     config = dataclasses.asdict(learner.config)
     return {"config": config, "seed": seed, "transition": learner.transitions.width}
 

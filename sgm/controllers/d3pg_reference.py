@@ -1,6 +1,6 @@
-"""The updates of D3PG as a page to read: one module for each network, a loop over critics, autograd, standard Adam.
+"""Readable version of the D3PG updates: one module for each network, a loop over critics, autograd, standard Adam.
 
-It is the readable version of d3pg.py and fast_gradients.py, the oracle of their tests and the baseline of their speed.
+It is the oracle of the tests of d3pg.py and fast_gradients.py, and the baseline of their speed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .d3pg import D3PG
 
 
 class Critic(nn.Module):
-    """One critic as anyone would write it: observation and goal, then the action, then logits."""
+    """One critic: a layer for observation and goal, then layers that also take the action, to logits."""
 
     def __init__(self, inputs: int, hidden: int, actions: int, bins: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class ReferenceD3PG:
     """The baseline: one module for each critic and each target, a Python loop over them, autograd, standard Adam."""
 
     def __init__(self, learner: D3PG) -> None:
-        """Start from the same weights as `learner`."""
+        """Copy the initial weights of `learner`."""
         networks, self.config = learner.networks, learner.config
         inputs, hidden = 2 * networks.observation_size, self.config.hidden
         actions = networks.actor.third.shape[2]
@@ -49,7 +49,7 @@ class ReferenceD3PG:
         self.bins = torch.arange(1.0, self.config.bins + 1)
 
     def update(self, batch: Tensor) -> tuple[float, float]:
-        """One update with a (n, width) batch of transitions; the critics' and the actor's loss before it."""
+        """Make one update with a (n, width) batch of transitions; return the losses of critics and actor before it."""
         now, following = batch[:, self.columns.now][:, :-1], batch[:, self.columns.next][:, :-1]
         critic_loss = self._critic_loss(now, batch[:, self.columns.action], following, batch[:, -1])
         self._descend(self.critic_optimizer, critic_loss)
@@ -84,7 +84,7 @@ class ReferenceD3PG:
 
     def _descend(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
         parameters = optimizer.param_groups[0]["params"]
-        # Only what is optimised: backward() would also compute the critics' gradients for the actor's loss.
+        # backward() would also compute the critics' gradients for the actor's loss, which are not needed.
         for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
             parameter.grad = gradient
         optimizer.step()
@@ -110,7 +110,7 @@ def _make_actor(inputs: int, hidden: int, actions: int) -> nn.Sequential:
 
 @torch.no_grad()
 def copy_weights(layers: Layers, index: int, module: nn.Module) -> None:
-    """Give a module the weights of network `index` of a stack."""
+    """Copy the weights of network `index` of a stack to a module."""
     linear = [part for part in module.modules() if isinstance(part, nn.Linear)]
     for layer, part in zip(layers, linear, strict=True):
         part.weight.copy_(layer[index, :-1].T)

@@ -1,8 +1,8 @@
-"""Fast code: three-layer networks side by side, with gradients written out by hand and Adam without bookkeeping.
+"""Fast code: a stack of three-layer networks, with gradients written out by hand and Adam without bookkeeping.
 
 All networks of a stack share one array, every layer is one batched product for all of them, and nothing is traced or
 allocated for an autograd graph. The plain version is d3pg_reference.py: one module for each network, autograd and
-`torch.optim.Adam`. It is the oracle of the tests. `python -m speed.d3pg` has the ratio of their times.
+`torch.optim.Adam`. It is the oracle of the tests. `python -m speed.d3pg` prints the ratio of the times.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from sgm.distances.sorb import Layers, Shape
 
 
 class Stack:
-    """Equal networks side by side with the buffers for one batch of n rows: forward, and backward by hand.
+    """A stack of m equal networks with the buffers for one batch of n rows: forward pass, and backward pass by hand.
 
     Each buffer ends in a column of ones, which multiplies the bias rows; so no bias is added or summed separately.
-    Views are cut once here, because cutting one costs as much as a small product.
+    Views are made once here, because making one costs as much as a small product.
     """
 
     def __init__(self, layers: Layers, rows: int) -> None:
@@ -35,7 +35,7 @@ class Stack:
         self.third_to_second = layers.third[:, :hidden].mT
 
     def forward(self, inputs: Tensor, extra: Tensor | None = None) -> Tensor:
-        """(n, i + 1) inputs that end in one, and (n, x) extra inputs, to (m, n, outputs); overwritten by the next."""
+        """(n, i + 1) inputs that end in 1, and (n, x) extra inputs, to (m, n, outputs); the next call overwrites it."""
         before = self.work[0]
         torch.bmm(inputs.expand(len(before), -1, -1), self.layers.first, out=before)
         torch.clamp_min(before, 0, out=self.first_units)
@@ -46,7 +46,7 @@ class Stack:
         return torch.bmm(self.second, self.layers.third, out=self.outputs)
 
     def backward(self, inputs: Tensor, gradient: Tensor, into: Layers) -> None:
-        """Turn the gradient at the outputs of the last forward pass into gradients of all weights."""
+        """Write the gradients of all weights into `into`, from the gradient at the outputs of the last forward pass."""
         torch.bmm(self.second.mT, gradient, out=into.third)
         second = self._to_second(gradient)
         torch.bmm(self.first.mT, second, out=into.second)
@@ -55,7 +55,7 @@ class Stack:
         torch.bmm(inputs.mT.expand(len(first), -1, -1), first, out=into.first)
 
     def backward_to_extra(self, gradient: Tensor) -> Tensor:
-        """Turn the gradient at the outputs of the last forward pass into that at its extra inputs, (m, n, x)."""
+        """Gradient at the extra inputs, (m, n, x), from the gradient at the outputs of the last forward pass."""
         return torch.bmm(self._to_second(gradient), self.second_to_extra)
 
     def _to_second(self, gradient: Tensor) -> Tensor:
@@ -63,16 +63,16 @@ class Stack:
 
 
 def _through_relu(gradient: Tensor, activation: Tensor) -> Tensor:
-    """Cut the gradient, in place, where a unit is off."""
+    """Set the gradient to 0, in place, where a unit is off."""
     return torch.ops.aten.threshold_backward.grad_input(gradient, activation, 0, grad_input=gradient)
 
 
 class TrainedNetworks:
-    """Networks with their targets, gradients and Adam's moments; all weights of each kind in one array."""
+    """Networks with their target networks, gradients and Adam's moments; each is one array for all networks."""
 
     def __init__(self, shape: Shape, count: int, rows: int, learning_rate: float, generator: torch.Generator) -> None:
-        """Make `count` random networks of a shape, for batches of `rows` rows."""
-        self.weights = torch.empty(2, count, shape.size)  # the networks, and their targets
+        """Make `count` randomly initialised networks of a shape, for batches of `rows` rows."""
+        self.weights = torch.empty(2, count, shape.size)  # the networks, and their target networks
         shape.initialize(self.weights[0], generator)
         self.weights[1] = self.weights[0]
         self.online, self.targets = self.weights
@@ -85,8 +85,9 @@ class TrainedNetworks:
         self.target_layers = shape.split(self.targets)
 
     def descend(self) -> None:
-        """One step of Adam."""
-        # The function behind torch.optim.Adam(fused=True), whose bookkeeping costs a third of the arithmetic here.
+        """Make one step of Adam."""
+        # The function behind torch.optim.Adam(fused=True): the bookkeeping of that class costs a third of the
+        # arithmetic here.
         adam(
             [self.online],
             [self.gradient],
@@ -109,10 +110,10 @@ class TrainedNetworks:
         self.targets.lerp_(self.online, rate)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What a checkpoint holds of it."""
+        """Tensors for a checkpoint, by name."""
         return {"weights": self.weights, "moments": self.moments, "steps": self.steps}
 
     def restore(self, tensors: dict[str, Tensor]) -> None:
-        """The inverse of `tensors`."""
+        """Restore the state from the `tensors` of a checkpoint."""
         for name, tensor in self.tensors().items():
             tensor.copy_(tensors[name])

@@ -1,4 +1,4 @@
-"""How well a controller tells what was done in episodes that it was not trained on."""
+"""Evaluation of a controller: its actions against those taken in held-out episodes."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Ints = NDArray[np.int64]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ControllerQuality:
-    """Actions of a controller beside those that led to the goal, by the steps to the goal.
+    """Agreement of a controller's actions with those that led to the goal, by the number of steps to the goal.
 
-    Experience has many ways to arrive, so that no controller is right in every step. One that is no better than the
-    constant action at a lag has learned nothing for goals so far away: plan with edges that are shorter.
+    Experience reaches a goal in many ways, so no controller agrees in every step. A controller that is no better than
+    the constant action at a lag has learned nothing for goals that far away: plan with shorter edges.
 
     Attributes:
-        lags: (l,) steps from observation to goal; those that the experience has.
+        lags: (l,) steps from observation to goal; those that occur in the experience.
         measure: "accuracy", the share of discrete actions that are equal, or "error", the mean absolute difference of
             continuous ones, in their units.
-        controller: (l,) of the controller; of discrete actions, of the likeliest ones.
-        constant: (l,) of always taking the mean action, or the most common one.
-        samples: (l,) pairs of observation and goal that were compared.
+        controller: (l,) accuracy or error of the controller; of discrete actions, the likeliest ones count.
+        constant: (l,) accuracy or error of always taking the most common action, or the mean action.
+        samples: (l,) number of pairs of observation and goal that were compared.
     """
 
     lags: Ints
@@ -46,7 +46,7 @@ class ControllerQuality:
         return np.asarray(better)
 
     def __str__(self) -> str:
-        """A table."""
+        """Format the quality as a table."""
         rows = zip(self.lags, self.controller, self.constant, self.samples, strict=True)
         lines = [f"{lag:>10} {own:>12.3f} {other:>16.3f} {count:>9,}" for lag, own, other, count in rows]
         return "\n".join([f"{'steps':>10} {self.measure:>12} {'constant action':>16} {'samples':>9}", *lines])
@@ -63,11 +63,11 @@ def quality(
     """Compare a controller's actions with those of held-out experience.
 
     Args:
-        controller: any controller; of one with `likeliest`, that is called in the place of drawing actions.
+        controller: any controller; if it has `likeliest`, that is called in place of sampling actions.
         data: episodes that it was not trained on, with actions.
-        lags: steps to the goal. Those that no episode has are left out.
-        samples: how many observations to compare for each lag, at most.
-        seed: of their choice.
+        lags: steps to the goal. Lags that occur in no episode are left out.
+        samples: largest number of observations to compare for each lag.
+        seed: seed of the random observations.
     """
     taken = taken_actions(data)
     random = np.random.default_rng(seed)
@@ -93,7 +93,7 @@ def quality(
 
 
 def _apart(data: Experience, lag: int) -> tuple[Ints, Ints]:
-    """All rows of two observations of one episode that are exactly `lag` steps apart: (m,) and (m,)."""
+    """Rows of all pairs of observations of one episode that are exactly `lag` steps apart: (m,) and (m,)."""
     if lag < 1:
         raise InputError(f"a lag is {lag}: expected steps, 1 or more")
     stride = int(data.steps.max(initial=0)) + lag + 1
@@ -108,14 +108,14 @@ def _looks_back(controller: Any) -> bool:
 
 
 def _before(data: Experience, rows: Ints) -> Ints:
-    """(m,) the rows a step before, or the same ones where there is none."""
+    """(m,) rows one step before, or the same rows where there is none."""
     earlier = np.maximum(rows - 1, 0)
     follows = (data.episodes[earlier] == data.episodes[rows]) & (data.steps[earlier] + 1 == data.steps[rows])
     return np.where(follows, earlier, rows)
 
 
 def _constant(taken: NDArray[Any]) -> NDArray[Any]:
-    """The mean of (n, ...) continuous actions or the most common discrete one, for each of them."""
+    """Repeat the mean of (n, ...) continuous actions, or the most common discrete action, n times."""
     if taken.dtype.kind == "f":
         best = taken.mean(axis=0)
     else:

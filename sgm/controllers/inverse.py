@@ -1,4 +1,4 @@
-"""The network of the cloned controller: an inverse model, from where a robot is and should be to what it should do."""
+"""The network of the cloned controller: an inverse model, from observation and goal to the action between them."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ClonedConfig:
     width: int = 32  # channels of the small encoder, units of the perceptron
     hidden: int = 256  # units between encoder and actions
     iterations: int = 5_000  # updates
-    batch: int = 256  # of an update
-    reach: int = 8  # a goal is 1 to so many steps ahead
-    learning_rate: float = 1e-3  # of AdamW, at its highest
-    continuous: bool = False  # actions are vectors, not numbers from 0; `train` sees that from the actions
-    standardise: bool = False  # subtract the mean image; `train` does
+    batch: int = 256  # pairs of an update
+    reach: int = 8  # a goal is 1 to this many steps ahead
+    learning_rate: float = 1e-3  # peak, of AdamW
+    continuous: bool = False  # actions are vectors, not numbers from 0; `train` sets it from the actions
+    standardise: bool = False  # subtract the mean image; True in the defaults of `train` for images
 
 
 FOR_IMAGES = ClonedConfig(standardise=True)
@@ -38,9 +38,9 @@ FOR_VECTORS = ClonedConfig(encoder=VECTORS, width=128, hidden=128, iterations=4_
 
 
 class Inverse(nn.Module):
-    """Observation and goal to the logits of discrete actions, or to continuous actions.
+    """Maps observation and goal to the logits of discrete actions, or to continuous actions.
 
-    Images are on top of each other: previous, current and goal. Vectors are beside each other: current and goal.
+    Images are stacked as channels: previous, current and goal. Vectors are concatenated: current and goal.
     """
 
     low: Tensor
@@ -72,7 +72,7 @@ class Inverse(nn.Module):
         return ((self.high - self.low) / 2).clamp(min=1e-6)
 
     def measure(self, rows: Rows, taken: NDArray[Any], seed: int) -> None:
-        """Take the mean and spread of inputs, and the range of (n, actions) continuous actions, from experience."""
+        """Measure the mean and standard deviation of inputs, and the range of (n, actions) continuous actions."""
         if isinstance(self.encoder, Standardised):
             sample = rows.sample(seed)
             self.encoder.measure(to_input(beside(rows, sample, sample)))
@@ -85,10 +85,10 @@ class Inverse(nn.Module):
 def imitation_loss(
     network: Inverse, space: ActionSpace, rows: Rows, taken: NDArray[Any], first: Ints, second: Ints
 ) -> Tensor:
-    """How far the network is from the actions that were taken at `first` on the way to `second`, (n,) rows each.
+    """Loss of the network on the actions taken at `first` on the way to `second`, (n,) rows each.
 
-    `taken` has the actions of the rows as `space` encodes them. The loss is the cross entropy of discrete actions, and
-    the mean square error of continuous ones, in halves of their range.
+    `taken` are the actions of the rows, encoded by `space`. The loss is the cross entropy of discrete actions, and the
+    mean squared error of continuous ones, in units of half their range.
     """
     device = network.head.weight.device
     found = network(to_input(beside(rows, first, second)).to(device))
@@ -99,7 +99,7 @@ def imitation_loss(
 
 
 def beside(rows: Rows, first: Ints, second: Ints) -> NDArray[Any]:
-    """Observations and goals as the network takes them; images with the one a step before the first."""
+    """Concatenate observations and goals to inputs of the network; images also with the image one step before."""
     if rows.vectors:
         return np.concatenate([rows.observations[first], rows.goals[second]], axis=1)
     earlier = np.maximum(first - 1, 0)

@@ -1,7 +1,7 @@
-"""A controller from odometry to the odometry of a waypoint, learned from random exploration alone.
+"""A controller that drives from odometry to the odometry of a waypoint, learned only from random exploration.
 
-It first learns what an action does to the robot, and then, by back-propagation through what it learned, how to act.
-The paper (appendix, SafetyGym) does not say which controller it has; nothing here is taken from it.
+It first learns a dynamics model of the robot, and then a policy, by back-propagation through the model.
+The paper (appendix, SafetyGym) does not describe its controller; nothing here is taken from it.
 
 Odometry is x and y (m), heading (rad), forward and sideways speed (m/s, in the robot's frame) and turning rate (rad/s).
 """
@@ -26,9 +26,9 @@ from sgm.learning.loop import load_network, save_network, train_network
 from sgm.learning.pairs import as_rollouts, episodes_of_one_length
 
 _FORMAT = "sgm-proprioceptive-controller-1"
-_SIZE = (6, 2)  # numbers of odometry and of an action; files of other networks have an image's size here
-_HELD_OUT = 0.1  # share of the steps that the model does not learn from, and its error is measured on
-_HASTE = 5.0  # the gain has further to go than weights
+_SIZE = (6, 2)  # sizes of odometry and of an action; files of other networks have the size of an image here
+_HELD_OUT = 0.1  # share of the steps that are held out to measure the error of the model
+_HASTE = 5.0  # learning rate of the gain relative to that of the weights, because the gain has further to go
 _ERRORS = ("position", "heading", "speed", "turning")
 _UNKNOWN = (np.nan,) * len(_ERRORS)
 Floats = NDArray[np.float32]
@@ -44,13 +44,13 @@ class ProprioceptiveConfig:
     iterations: int = 1_500  # updates of the policy
     batch: int = 256  # imagined walks of an update of the policy
     horizon: int = 20  # steps of an imagined walk
-    reach: float = 1.5  # metres within which its targets are
-    noise: float = 0.1  # standard deviation of what is added to efforts in imagined walks
-    learning_rate: float = 3e-3  # of AdamW, at its highest, for both
+    reach: float = 1.5  # largest distance of a target in training, metres
+    noise: float = 0.1  # standard deviation of the noise on efforts in imagined walks
+    learning_rate: float = 3e-3  # peak, of AdamW, for both
 
 
 class Layers(nn.Module):
-    """Two layers of tanh units and a linear one, beside a linear shortcut which carries on where no data was."""
+    """Two tanh layers and a linear one, plus a linear shortcut, which extrapolates where there was no data."""
 
     def __init__(self, inputs: int, hidden: int, outputs: int) -> None:
         """Make an untrained network."""
@@ -64,11 +64,11 @@ class Layers(nn.Module):
 
 
 class Dynamics(nn.Module):
-    """What a step does, in the robot's frame: speeds and action to the change of pose and the speeds after it.
+    """Dynamics model of a step, in the robot's frame: speeds and action to the change of pose and the next speeds.
 
-    It is linear in the effort forward, which is the action times a learned `gain`, cut off at −1 and 1: a motor may
-    give all it has at a small part of the greatest action, as Safety Gym's does at a twentieth. A policy that learns
-    through the model chooses efforts; through actions, most of which change nothing, it would not learn.
+    It is linear in the forward effort, which is the action times a learned `gain`, clipped to [−1, 1]: a motor may
+    saturate at a small part of the action range, as that of Safety Gym does at a twentieth. The policy is trained to
+    choose efforts: in the saturated range of actions, its gradients would be 0.
     """
 
     def __init__(self, hidden: int, inputs: Tensor, outputs: Tensor) -> None:
@@ -82,7 +82,7 @@ class Dynamics(nn.Module):
         self.outputs: Tensor
 
     def gain(self) -> Tensor:
-        """Effort of an action of 1, were it not cut off: at least 1."""
+        """Effort of an action of 1 before clipping; at least 1."""
         return 1 + (_HASTE * self.slack).exp()
 
     def efforts(self, actions: Tensor) -> Tensor:
@@ -90,13 +90,13 @@ class Dynamics(nn.Module):
         return torch.stack([(actions[:, 0] * self.gain()).clamp(-1, 1), actions[:, 1]], dim=1)
 
     def forward(self, speeds: Tensor, efforts: Tensor) -> Tensor:
-        """(n, 3) and (n, 2) to (n, 6): metres ahead and to the left, radians, and the three speeds."""
+        """(n, 3) speeds and (n, 2) efforts to (n, 6): metres ahead and to the left, radians, and the three speeds."""
         alone, pushed = self.layers(torch.cat([speeds / self.inputs, efforts[:, 1:]], dim=1)).chunk(2, dim=1)
         return (alone + pushed * efforts[:, :1]) * self.outputs
 
 
 class Policy(nn.Module):
-    """Where the target is, and how fast the robot moves, to efforts."""
+    """Maps the relative position of the target and the speeds of the robot to efforts."""
 
     def __init__(self, config: ProprioceptiveConfig, size: tuple[int, int] = _SIZE) -> None:
         """Make an untrained policy."""
@@ -110,25 +110,25 @@ class Policy(nn.Module):
 
 
 class ProprioceptiveController:
-    """Drives to a target; the heading there does not matter."""
+    """Controller that drives to the position of a target, with any heading."""
 
     def __init__(
         self, network: Policy, config: ProprioceptiveConfig, gain: ArrayLike = 1.0, errors: ArrayLike = _UNKNOWN
     ) -> None:
-        """Take a trained policy, and the gain and errors of the model that it learned with."""
+        """Make a controller from a trained policy, and the gain and errors of the model it was trained with."""
         self.network, self.config = network, config
         self.gain, self._errors = np.asarray(gain, np.float32), np.asarray(errors, np.float32)
         self._weights = {name: value.numpy().copy() for name, value in network.layers.state_dict().items()}
 
     @property
     def model_error(self) -> dict[str, float]:
-        """Median errors of the model one step ahead, on steps it has not seen: metres, radians, m/s and rad/s."""
+        """Median errors of the model one step ahead, on held-out steps: metres, radians, m/s and rad/s."""
         return dict(zip(_ERRORS, self._errors.tolist(), strict=True))
 
     def __call__(self, odometry: ArrayLike, targets: ArrayLike) -> Floats:
         """(n, 6) odometry and (n, 3 or 6) odometry of targets to (n, 2) actions, forward and turn, in [-1, 1].
 
-        Only x and y of a target are looked at.
+        Only x and y of a target are used.
         """
         here, there = np.asarray(odometry, np.float64), np.asarray(targets, np.float64)
         if here.ndim != 2 or here.shape[1] != 6 or there.ndim != 2 or there.shape not in ((len(here), 3), here.shape):
@@ -138,7 +138,7 @@ class ProprioceptiveController:
         east, north = (there[:, :2] - here[:, :2]).T
         cos, sin = np.cos(here[:, 2]), np.sin(here[:, 2])
         ahead, left = cos * east + sin * north, cos * north - sin * east
-        # No target was further away in training: those that are, are approached like one at the edge.
+        # Targets farther away than those of training are replaced by a target at `reach` in the same direction.
         shrink = np.minimum(1, self.config.reach / np.maximum(np.hypot(ahead, left), 1e-9))
         ahead, left = ahead * shrink, left * shrink
         far = np.sqrt(ahead**2 + left**2 + 1e-4)
@@ -148,7 +148,7 @@ class ProprioceptiveController:
         return actions
 
     def _efforts(self, x: Floats) -> Floats:
-        """What the policy does, in NumPy, which for so small a network is several times as fast."""
+        """Evaluate the policy in NumPy, which is several times as fast for such a small network."""
         w = self._weights
         y = np.tanh(x @ w["first.weight"].T + w["first.bias"])
         y = np.tanh(y @ w["second.weight"].T + w["second.bias"])
@@ -156,17 +156,17 @@ class ProprioceptiveController:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this controller from another one."""
+        """Fingerprint of the controller."""
         return digest(self.network, self.gain)
 
     def save(self, path: str | os.PathLike[str], facts: dict[str, Any] | None = None) -> None:
-        """Write a safetensors file with the policy, not the model; `facts` say how it was made."""
+        """Write a safetensors file with the policy, without the model; `facts` describes the training."""
         calibration = {"gain": self.gain, "errors": self._errors}
         save_network(path, _FORMAT, self.network, _SIZE, self.config, facts, calibration=calibration)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> ProprioceptiveController:
-        """Read what `save` wrote; StoreError if the file is anything else."""
+        """Read a file written by `save`; StoreError if it is any other file."""
         network, _, config, (gain, errors) = load_network(
             path, _FORMAT, ProprioceptiveConfig, Policy, calibration=("gain", "errors")
         )
@@ -185,7 +185,8 @@ def train(
     kept = episodes_of_one_length(data)
     if kept.actions is None:
         raise InputError(
-            f"{data!r} has no actions, and a controller is learned from them; a distance, a memory and plans need none"
+            f"{data!r} has no actions to learn from: give Experience its actions; a distance, a memory and plans need "
+            "none"
         )
     odometry, actions = (as_rollouts(values, kept) for values in (kept.observations, kept.actions))
     return train_controller(odometry, actions[:, :-1], config, seed=seed, checkpoint=checkpoint, progress=progress)
@@ -202,7 +203,7 @@ def train_controller(
 ) -> ProprioceptiveController:
     """Train on random exploration: (episodes, steps + 1, 6) odometry and (episodes, steps, 2) actions in [-1, 1].
 
-    The model takes seconds and is learned again when a training goes on from its checkpoint, which is the policy's.
+    Only the policy has a checkpoint: the model takes seconds, and is trained again when training resumes.
     """
     config = config or ProprioceptiveConfig()
     before, acted, after = transitions(odometry, actions)
@@ -233,9 +234,10 @@ def train_controller(
 
 
 def transitions(odometry: ArrayLike, actions: ArrayLike) -> tuple[Tensor, Tensor, Tensor]:
-    """Every step of exploration: (n, 3) speeds, (n, 2) actions, (n, 6) changes of pose in the robot's frame and speeds.
+    """Extract all steps of exploration: (n, 3) speeds, (n, 2) actions, (n, 6) changes of pose and next speeds.
 
-    (episodes, steps + 1, 6) odometry and (episodes, steps, 2) actions; InputError if they are anything else.
+    Takes (episodes, steps + 1, 6) odometry and (episodes, steps, 2) actions; InputError for other shapes or values.
+    Changes of pose are in the robot's frame.
     """
     poses, acted = np.asarray(odometry, np.float64), np.asarray(actions, np.float64)
     if poses.ndim != 3 or poses.shape[2] != 6 or acted.shape != (len(poses), poses.shape[1] - 1, 2) or not acted.size:
@@ -255,16 +257,16 @@ def transitions(odometry: ArrayLike, actions: ArrayLike) -> tuple[Tensor, Tensor
 
 
 def draw_targets(random: np.random.Generator, config: ProprioceptiveConfig) -> Tensor:
-    """(batch, 2) metres ahead and to the left: any distance up to `reach`, any direction."""
+    """Draw (batch, 2) targets, metres ahead and to the left: any distance up to `reach`, any direction."""
     far, angle = random.uniform(0, config.reach, config.batch), random.uniform(-np.pi, np.pi, config.batch)
     return torch.from_numpy(np.stack([far * np.cos(angle), far * np.sin(angle)], axis=1).astype(np.float32))
 
 
 def imagined_distance(model: Dynamics, policy: Policy, speeds: Tensor, targets: Tensor, noise: Tensor) -> Tensor:
-    """Mean metres to the target over a walk that the model imagines: to lower it, be there soon and stay.
+    """Mean distance to the target over a rollout in the model, metres; it is low if the robot arrives soon and stays.
 
     (n, 3) speeds and (n, 2) targets in the robot's frame at the beginning, and (steps, n, 2) noise on the efforts:
-    without it a policy learns to live off the finest details of a model, which are wrong.
+    without noise a policy learns to exploit details of the model that are wrong.
     """
     total = torch.zeros(())
     for shake in noise:
@@ -286,7 +288,7 @@ def _fit_model(
     seed: int,
     progress: bool,
 ) -> list[float]:
-    """Fit the model; its median errors on steps that were held out, in the order of `_ERRORS`."""
+    """Fit the model; return its median errors on held-out steps, in the order of `_ERRORS`."""
     order = torch.from_numpy(np.random.default_rng(seed).permutation(len(before)))
     number = int(np.ceil(_HELD_OUT * len(order)))
     held, used = order[:number], order[number:]
@@ -294,7 +296,7 @@ def _fit_model(
     def loss(random: np.random.Generator) -> Tensor:
         chosen = used[torch.from_numpy(random.integers(len(used), size=config.model_batch))]
         wrong = (model(before[chosen], model.efforts(acted[chosen])) - after[chosen]) / model.outputs
-        # Nearly the absolute error: contacts with walls are part of exploration, and no property of the robot.
+        # Nearly the absolute error: contacts with walls are outliers, which are no property of the robot.
         return functional.smooth_l1_loss(wrong, torch.zeros_like(wrong), beta=0.02)
 
     train_network(
@@ -313,5 +315,5 @@ def _fit_model(
 
 
 def _spread(values: Tensor) -> Tensor:
-    """(n, k) to (k,): the size that values usually have."""
+    """(n, k) to (k,) root mean square of each column."""
     return values.square().mean(0).sqrt().clamp(min=1e-6)

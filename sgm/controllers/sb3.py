@@ -16,14 +16,14 @@ _FORMAT = "sgm-sb3-controller-1"
 
 
 class SB3Controller:
-    """Sends robots towards goals by a policy of Stable-Baselines3, without exploring.
+    """Controller that takes the deterministic actions of a Stable-Baselines3 policy.
 
     Attributes:
         networks: the policy; a copy, so that training the model further does not change the controller.
     """
 
     def __init__(self, networks: GoalPolicy) -> None:
-        """Take a policy."""
+        """Make a controller from a policy."""
         self.networks = networks
         if ACHIEVED in networks.policy.observation_space.spaces:
             require_columns(networks)
@@ -38,7 +38,7 @@ class SB3Controller:
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether `save` can keep it; see `GoalPolicy.can_be_saved`."""
+        """Whether `save` can write it; see `GoalPolicy.can_be_saved`."""
         return self.networks.can_be_saved
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -47,22 +47,22 @@ class SB3Controller:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SB3Controller:
-        """Read what `save` wrote; StoreError if the file is anything else."""
+        """Read a file written by `save`; StoreError if it is any other file."""
         return cls(GoalPolicy.load(path, _FORMAT)[0])
 
 
 def from_sb3(
     model: Any, *, data: Experience | None = None, achieved: Achieved = None, device: str | None = None
 ) -> SB3Controller:
-    """A controller from a trained model of Stable-Baselines3 with MultiInputPolicy.
+    """Make a controller from a trained Stable-Baselines3 model with MultiInputPolicy.
 
     Args:
-        model: SAC, TD3, DDPG or DQN, usually with HerReplayBuffer; any other algorithm acts, too, but its controller
-            cannot be kept in a folder.
-        data: experience with achieved goals, to see which numbers of an observation are its achieved goal; None: that
-            is seen from the model's replay buffer, if it has one.
-        achieved: what an observation achieves, where neither tells: the columns of an observation that are its achieved
-            goal, or a function from (n, ...) observations to (n, ...) achieved goals.
-        device: where to compute: "auto", "cpu", "cuda", "cuda:1", "mps"; None: where the model is.
+        model: SAC, TD3, DDPG or DQN, usually with HerReplayBuffer; other algorithms work too, but their controllers
+            cannot be saved.
+        data: experience with achieved goals, to find the columns of an observation that are its achieved goal; None:
+            the columns are found in the model's replay buffer, if it has one.
+        achieved: the achieved goal of an observation, if neither data nor replay buffer shows it: the columns of an
+            observation that are its achieved goal, or a function from (n, ...) observations to (n, ...) achieved goals.
+        device: where to compute: "auto", "cpu", "cuda", "cuda:1", "mps"; None: the device of the model.
     """
     return SB3Controller(GoalPolicy.of(model, achieved, data, device))

@@ -1,4 +1,4 @@
-"""Asymmetric distances, one file each. The learned ones need the extra `learn` and are imported when asked for."""
+"""Asymmetric distances, one file each. The learned ones need the extra `learn` and are imported on first access."""
 
 import importlib
 from typing import Any
@@ -7,7 +7,7 @@ from .table import TableDistance
 
 LEARNED = ("bilinear", "contrastive", "quasimetric", "regression", "sb3", "sorb", "sptm", "window")
 
-_FUNCTIONS = {"distance_quality": "quality", "from_sb3": "sb3"}  # and where they are
+_FUNCTIONS = {"distance_quality": "quality", "from_sb3": "sb3"}  # function and its module
 
 __all__ = ["LEARNED", "TableDistance", "distance_quality", "from_sb3"]
 

@@ -1,13 +1,14 @@
-"""The paper's contrastive distance between images: a bilinear form that tells what comes soon from everything else.
+"""The paper's contrastive distance between images: a bilinear form that separates images close in time from others.
 
-The paper's (appendix, SafetyGym) are the energy f(z, z') = zᵀ W z' with a square W, three convolutions, a dense layer,
-a LayerNorm and 50 numbers, and the multiclass cross entropy between what lies in one window of a rollout and random
-other images. Where this differs:
-- The raw d = exp(−f) is about 5e-8 for neighbours, so d = exp(−(f − c) / T), with c and T such that steps are steps.
-- Distances end at `longest` steps: beyond, exp(−f) grows without bound and says nothing.
-- Goals are told from other goals as well as starts from other starts: the cross entropy is taken both ways.
-- The window looks ahead, the goal after the start, so that W can tell there from back.
-- AdamW with 1e-3 at its highest in place of Adam with 1e-4: in the few updates of minutes, 1e-3 beat 5e-4.
+The paper (appendix, SafetyGym) uses the energy f(z, z') = zᵀ W z' with a square matrix W, an encoder of three
+convolutions, a dense layer and a LayerNorm with 50 outputs, and the multiclass cross entropy of pairs from one window
+of a rollout against random other images. Deviations:
+- The raw d = exp(−f) is about 5e-8 for neighbours, so d = exp(−(f − c) / T), with c and T calibrated in steps.
+- Distances are capped at `longest` steps: beyond, exp(−f) grows without bound and carries no information.
+- The cross entropy is taken in both directions: over the goals of each start and over the starts of each goal.
+- The goal of a pair is always after the start, so that W can learn that the two directions differ.
+- AdamW with a peak learning rate of 1e-3 replaces Adam with 1e-4: over a training of minutes, 1e-3 was better than
+  5e-4.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from .contrastive import ContrastiveConfig, draw_pairs, draw_windows
 from .precision import close_pairs
 
 _ENDLESS = 1e30  # steps; a distance must be finite
-_SAMPLES = 6_000  # pairs that calibrate, over all lags
+_SAMPLES = 6_000  # pairs for the calibration, over all lags
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
@@ -47,18 +48,18 @@ class BilinearConfig:
     """Hyper-parameters."""
 
     width: int = 32  # channels of each convolution
-    embedding: int = 50  # numbers of an embedding
+    embedding: int = 50  # size of an embedding
     iterations: int = 5_000  # updates
     batch: int = 128  # pairs of an update; all others in the batch are negatives of a pair
-    reach: int = 10  # a goal is 1 to so many steps ahead
-    rollouts: int = 0  # that a batch is from, for negatives of the same rollout; 0, the paper's: it is from all
-    apart: int = 25  # pairs of one rollout are at least so many steps apart, if rollouts are chosen
-    learning_rate: float = 1e-3  # of AdamW, at its highest
-    max_steps: int = 9  # the paper's MaxSteps: the median at this lag is so many steps
-    longest: float = 10.0  # steps at which distances end
+    reach: int = 10  # a goal is 1 to this many steps after its start
+    rollouts: int = 0  # rollouts of a batch, for negatives from the same rollout; 0 (the paper's): no limit
+    apart: int = 25  # least distance between pairs of one rollout, steps; used if `rollouts` is not 0
+    learning_rate: float = 1e-3  # peak, of AdamW
+    max_steps: int = 9  # the paper's MaxSteps: the median distance at this lag is calibrated to this many steps
+    longest: float = 10.0  # cap of distances, steps
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be calibrated."""
+        """Raise InputError for values that cannot be calibrated."""
         if not (self.max_steps >= 2 and self.longest > 1):
             raise InputError(
                 f"max_steps is {self.max_steps}, longest is {self.longest}: expected at least 2, and more than 1 step"
@@ -66,7 +67,7 @@ class BilinearConfig:
 
 
 class Bilinear(nn.Module):
-    """An encoder and the matrix W that compares what it makes."""
+    """An encoder and the matrix W that compares its embeddings."""
 
     def __init__(self, config: BilinearConfig, size: tuple[int, int]) -> None:
         """Make an untrained network for images of this (width, height)."""
@@ -74,7 +75,7 @@ class Bilinear(nn.Module):
         body, (channels, height, width) = convolutions(size, config.width)
         dense = nn.Linear(channels * height * width, config.embedding)
         self.encoder = nn.Sequential(*body, nn.Flatten(), dense, nn.LayerNorm(config.embedding))
-        # After the LayerNorm zᵀz is the number of its entries, so that closeness begins between -1 and 1.
+        # After the LayerNorm zᵀz equals the embedding size, so the initial closeness is between -1 and 1.
         self.W = nn.Parameter(torch.eye(config.embedding) / config.embedding)
 
     def forward(self, images: Tensor) -> Tensor:
@@ -87,10 +88,10 @@ class Bilinear(nn.Module):
 
 
 def convolutions(size: tuple[int, int], width: int) -> tuple[nn.Sequential, tuple[int, int, int]]:
-    """Three convolutions with ReLU, in all 8 pixels to one, and the (channels, height, width) of what they make.
+    """Make three convolutions with ReLU and a total stride of 8; also return the (channels, height, width) they output.
 
-    The first takes patches of 8 × 8 pixels at once: half of the time of finer ones goes into arrays that do not fit the
-    caches.
+    The first convolution has a kernel of 8 × 8 pixels and stride 4: with a finer first layer, half of the time goes
+    into arrays that do not fit into the caches.
     """
     body = nn.Sequential(
         nn.Conv2d(3, width, 8, 4, 2),
@@ -109,7 +110,7 @@ def convolutions(size: tuple[int, int], width: int) -> tuple[nn.Sequential, tupl
 class BilinearDistance(Trained):
     """Steps from one image to another, exp(−(f − c) / T) of their closeness f; follows the Distance contract.
 
-    It is asymmetric, and an image is not 0 steps from itself but a fraction of one.
+    It is asymmetric. The distance from an image to itself is not 0 but a fraction of a step.
     """
 
     file_format = "sgm-bilinear-1"
@@ -118,7 +119,7 @@ class BilinearDistance(Trained):
     measured = ("scale", "medians")
 
     def __init__(self, network: Bilinear, size: tuple[int, int], config: BilinearConfig) -> None:
-        """Take a trained network; it is calibrated with `calibrate`."""
+        """Make a distance from a trained network; call `calibrate` before using it."""
         self.network, self.size, self.config = network, size, config
         self.inference = for_inference(network.encoder)
         self.matrix: Floats = network.W.detach().numpy().copy()
@@ -127,7 +128,7 @@ class BilinearDistance(Trained):
 
     @property
     def calibration(self) -> dict[str, Any]:
-        """c, T, the longest distance and, at lags 1 … MaxSteps, the median steps of the calibration; ready for JSON."""
+        """c, T, the cap, and the median distance at lags 1 … MaxSteps in the calibration, steps; ready for JSON."""
         c, temperature, longest = self.scale.tolist()
         medians = {str(lag): median for lag, median in enumerate(self.medians.tolist(), start=1)}
         return {"c": c, "T": temperature, "longest": longest, "medians": medians}
@@ -145,34 +146,34 @@ class BilinearDistance(Trained):
         return self.steps(np.einsum("ne,ne->n", np.asarray(starts, np.float32) @ self.matrix, goals))
 
     def closeness(self, starts: Floats, goals: Floats) -> Floats:
-        """(n, e) and (m, e) to (n, m) f."""
+        """(n, e) and (m, e) to (n, m) closeness f."""
         return (np.asarray(starts, np.float32) @ self.matrix) @ np.asarray(goals, np.float32).T
 
     def steps(self, closeness: Floats) -> Floats:
-        """Steps for closeness of any shape."""
+        """Convert closeness of any shape to steps."""
         c, temperature, longest = self.scale
         exponents = closeness - c
         exponents /= -temperature
-        # Most pairs of a table are far: without an end before the exponential too, they would overflow.
+        # Most pairs of a table are far: without a cap before the exponential they would overflow.
         np.minimum(exponents, np.log(longest), out=exponents)
         np.exp(exponents, out=exponents)
         return np.minimum(exponents, longest, out=exponents)
 
     def keys(self, embeddings: Floats) -> Floats:
-        """(n, e) embeddings to (n, e + 2): further numbers give all of them one length, the greatest M that ‖z‖ has.
+        """(n, e) embeddings to (n, e + 2) keys: two more numbers give all keys the same norm M, the largest ‖z‖.
 
-        Probes are Wᵀ z (or W z) over the spectral norm of W, made as long in the same way. Then ‖key − probe‖² is
-        2 M² − 2 f / ‖W‖: keys are near where f is great. See `sgm.Distance`.
+        Probes are Wᵀ z (or W z) divided by the spectral norm of W, and extended to the norm M in the same way. Then
+        ‖key − probe‖² is 2 M² − 2 f / ‖W‖, so keys with a large f are near the probe. See `sgm.Distance`.
         """
         return self._lengthened(np.asarray(embeddings, np.float32), of_keys=True)
 
     def probes(self, embeddings: Floats, outgoing: bool) -> Floats:
-        """(n, e) embeddings to (n, e + 2) vectors that keys are near to where distances are short."""
+        """(n, e) embeddings to (n, e + 2) probes: keys at a short distance are near them; see `keys`."""
         matrix = self.matrix if outgoing else self.matrix.T
         return self._lengthened(np.asarray(embeddings, np.float32) @ (matrix / self._norms[1]), of_keys=False)
 
     def reach(self, steps: float) -> float:
-        """How far apart a key and a probe within so many steps are, at most; infinite at the end of distances."""
+        """Largest Euclidean distance between a key and a probe within `steps` steps; infinite from the cap on."""
         c, temperature, longest = self.scale.astype(np.float64)
         if steps >= longest:
             return math.inf
@@ -182,7 +183,7 @@ class BilinearDistance(Trained):
 
     @cached_property
     def _norms(self) -> tuple[float, float]:
-        """The greatest length of an embedding, which its LayerNorm says, and the spectral norm of W."""
+        """Upper bound of the norm of an embedding, from its LayerNorm, and the spectral norm of W."""
         layer = self.network.encoder[-1]
         assert isinstance(layer, nn.LayerNorm)
         weight, bias = (parameter.detach().numpy().astype(np.float64) for parameter in (layer.weight, layer.bias))
@@ -190,7 +191,7 @@ class BilinearDistance(Trained):
         return float(length * (1 + 1e-5)), float(np.linalg.norm(self.matrix, 2) * (1 + 1e-5))
 
     def _lengthened(self, vectors: Floats, of_keys: bool) -> Floats:
-        """(n, e) to (n, e + 2), all of one length; the last number is 0 for keys, that before it for probes."""
+        """(n, e) to (n, e + 2) vectors of equal norm; the last column is 0 for keys, the one before it for probes."""
         squares = np.square(vectors, dtype=np.float64).sum(axis=1)
         rest = self._norms[0] ** 2 - squares
         if len(rest) and rest.min() < 0:
@@ -202,15 +203,15 @@ class BilinearDistance(Trained):
         return np.concatenate([vectors, more], axis=1)
 
     def unlimited(self) -> BilinearDistance:
-        """The same distance without an end, to judge it by: beyond the end all pairs are equally far."""
+        """Return a copy without a cap, for evaluation: beyond the cap all pairs are equally far."""
         other = copy.copy(self)
         other.scale = np.array([*self.scale[:2], _ENDLESS], np.float32)
         return other
 
     def calibrate(self, frames: Pictures, seed: int = 0) -> None:
-        """Find c and T in rollouts (episodes, images, height, width, 3): medians of 1 at lag 1, MaxSteps at MaxSteps.
+        """Fit c and T to rollouts (episodes, images, height, width, 3).
 
-        If MaxSteps lies beyond `longest`, the median there is `longest`.
+        The median distance becomes 1 step at lag 1 and MaxSteps steps at lag MaxSteps, or `longest` if that is less.
         """
         last = self.config.max_steps
         closeness = self._closeness_ahead(frames, seed)
@@ -218,19 +219,19 @@ class BilinearDistance(Trained):
         if not medians[0] > medians[-1]:
             raise InputError(
                 f"the median closeness is {medians[0]} at lag 1 and {medians[-1]} at lag {last}: expected it to fall; "
-                "train for longer, or on rollouts that get further in so many steps"
+                "train for longer, or on rollouts that cover more ground in this many steps"
             )
         temperature = (medians[0] - medians[-1]) / np.log(last)
         self.scale = np.array([medians[0], temperature, self.config.longest], np.float32)
         self.medians = np.median(self.steps(closeness), axis=0).astype(np.float32)
 
     def medians_of(self, frames: Pictures, seed: int = 0) -> dict[str, float]:
-        """Median steps at lags 1 … MaxSteps in other rollouts than those of the calibration."""
+        """Median distance at lags 1 … MaxSteps in rollouts other than those of the calibration, steps."""
         medians = np.median(self.steps(self._closeness_ahead(frames, seed)), axis=0)
         return {str(lag): float(median) for lag, median in enumerate(medians, start=1)}
 
     def _closeness_ahead(self, frames: Pictures, seed: int) -> Floats:
-        """(n, MaxSteps) closeness of images and those 1 … MaxSteps steps later."""
+        """(n, MaxSteps) closeness from images to the images 1 … MaxSteps steps later."""
         last = self.config.max_steps
         check_rollouts(frames, last + 1)
         windows = draw_windows(self.embed, frames, last, _SAMPLES, seed)
@@ -238,7 +239,7 @@ class BilinearDistance(Trained):
 
     @property
     def fingerprint(self) -> str:
-        """What tells this distance from another one, for memory files."""
+        """Fingerprint of the distance, for memory files."""
         return digest(self.network, self.scale)  # the medians only describe it
 
 
@@ -251,7 +252,7 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> BilinearDistance:
-    """Train on experience: images, cut into episodes of one length; see `train_bilinear`."""
+    """Train on the images of experience, cut into episodes of one length; see `train_bilinear`."""
     where = None if checkpoint is None else Path(checkpoint)
     frames = image_rollouts(data)
     return train_bilinear(frames, config, seed=seed, device=device, checkpoint=where, progress=progress)
@@ -299,7 +300,7 @@ def train_bilinear(
 def draw_ahead(
     random: np.random.Generator, episodes: int, length: int, config: BilinearConfig
 ) -> tuple[Ints, Ints, Ints]:
-    """Rollouts and two times in each, the second 1 to `reach` steps after the first."""
+    """Draw rollouts and two times in each, the second 1 to `reach` steps after the first."""
     if not config.rollouts:
         return close_pairs(random, episodes, length, config.batch, config.reach)
     spread = ContrastiveConfig(

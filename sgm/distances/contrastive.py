@@ -1,7 +1,7 @@
-"""A distance learned by telling what comes a few steps later from everything else (InfoNCE).
+"""A contrastive distance (InfoNCE): it learns to separate observations a few steps apart from all others.
 
-`train` takes the experience of any environment, images or vectors. `train_contrastive` takes images of episodes of one
-length, as the ViZDoom benchmark has them.
+`train` takes the experience of any environment, images or vectors. `train_contrastive` takes images in episodes of one
+length, as in the ViZDoom benchmark.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ class ContrastiveConfig:
 
     encoder: str = "small"  # or "resnet18"; "mlp" for vectors, and for images that it flattens
     width: int = 32  # channels of the small encoder, units of the perceptron
-    embedding: int = 128  # numbers of an embedding, which has length 1
+    embedding: int = 128  # size of an embedding, which has norm 1
     iterations: int = 4_000  # updates
-    rollouts: int = 12  # of a batch
-    pairs: int = 16  # of each rollout in a batch; all others in the batch are negatives of a pair
-    reach: int = 5  # a pair is 1 to so many steps apart
-    apart: int = 25  # pairs of one rollout are at least so many steps apart; `train` draws them anywhere
-    learning_rate: float = 1e-3  # of AdamW, at its highest
-    standardise: bool = False  # subtract the mean image; `train` does
-    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one, and keeps the
-    # best weights; 0: never, the last weights are kept
+    rollouts: int = 12  # rollouts of a batch
+    pairs: int = 16  # pairs of each rollout in a batch; all others in the batch are negatives of a pair
+    reach: int = 5  # the observations of a pair are 1 to this many steps apart
+    apart: int = 25  # least distance between pairs of one rollout, steps; `train` draws pairs without this limit
+    learning_rate: float = 1e-3  # peak, of AdamW
+    standardise: bool = False  # subtract the mean image; True in the defaults of `train` for images
+    patience: int = 0  # `train` stops after this many of 20 held-out checks in a row without improvement, and keeps the
+    # best weights; 0: no early stopping, the last weights are kept
 
 
 FOR_IMAGES = ContrastiveConfig(standardise=True)
@@ -53,7 +53,7 @@ FOR_VECTORS = ContrastiveConfig(encoder=VECTORS, width=128, embedding=32, iterat
 
 
 class Contrast(Embedding):
-    """An encoder and the sharpness of its comparisons."""
+    """An encoder and a learned inverse temperature for the cosines of its embeddings."""
 
     def __init__(self, config: ContrastiveConfig, size: tuple[int, int]) -> None:
         """Make an untrained network for images of this (width, height), or for vectors; see `Rows.size`."""
@@ -61,15 +61,15 @@ class Contrast(Embedding):
         self.sharpness = nn.Parameter(torch.tensor(2.3))
 
     def embed(self, observations: Tensor) -> Tensor:
-        """(n, 3, height, width) images or (n, d) vectors, in goal space, to (n, e) vectors of length 1."""
+        """(n, 3, height, width) images or (n, d) vectors, in goal space, to (n, e) vectors of norm 1."""
         return functional.normalize(self.encoder(observations), dim=1)
 
     def compare(self, starts: Tensor, goals: Tensor) -> Tensor:
-        """(n, m) closeness of embeddings."""
+        """(n, e) and (m, e) embeddings to (n, m) closeness: scaled cosines."""
         return self.sharpness.clamp(max=4.0).exp() * (starts @ goals.T)
 
     def loss(self, starts: Tensor, goals: Tensor) -> Tensor:
-        """InfoNCE in both directions of (n, e) starts and the (n, e) goals beside them."""
+        """InfoNCE in both directions, for (n, e) starts and their (n, e) goals."""
         scores = self.compare(starts, goals)
         own = torch.arange(len(starts), device=starts.device)
         return (functional.cross_entropy(scores, own) + functional.cross_entropy(scores.T, own)) / 2
@@ -78,14 +78,14 @@ class Contrast(Embedding):
 class ContrastiveDistance(LearnedDistance):
     """Steps from one observation to another, by the cosine of their embeddings; see `LearnedDistance`.
 
-    Deviations from the paper, whose contrastive distance (SafetyGym) compares by a bilinear form zᵀ W z': embeddings
-    have length 1, so that all pairs are one product of matrices, and the distance is symmetric.
+    Deviation from the paper, whose contrastive distance (SafetyGym) is a bilinear form zᵀ W z': embeddings have norm 1
+    and are compared by their cosine, so the distance is symmetric.
 
-    The calibration: `cosines[i]` is the median cosine of what lies `lags[i]` steps apart; after `train`, in episodes
-    held out from training.
+    Calibration: `cosines[i]` is the median cosine of observations `lags[i]` steps apart. `train` measures it in
+    episodes held out from training.
 
     Attributes:
-        cosines: (l,) falling, beside `lags`.
+        cosines: (l,) falling, one for each of `lags`.
     """
 
     kind, file_format = "contrastive", "sgm-contrastive-1"
@@ -96,7 +96,7 @@ class ContrastiveDistance(LearnedDistance):
     network: Contrast
 
     def __init__(self, network: Contrast, size: tuple[int, int], config: ContrastiveConfig) -> None:
-        """Take a trained network; it is calibrated with `calibrate`."""
+        """Make a distance from a trained network; calibrate it before use, as `train` does."""
         super().__init__(network, size, config)
         self.lags = np.array([0.0, 1.0], np.float32)
         self.cosines = np.array([1.0, 0.0], np.float32)
@@ -116,25 +116,25 @@ class ContrastiveDistance(LearnedDistance):
         return np.einsum("ne,ne->n", np.asarray(starts), np.asarray(goals))
 
     def steps(self, cosines: Floats) -> Floats:
-        """Steps for cosines, of any shape."""
+        """Convert cosines of any shape to steps."""
         return to_steps(cosines, self.cosines, self.lags)
 
     def keys(self, embeddings: Floats) -> Floats:
-        """The embeddings: of vectors of length 1, ‖a − b‖² is 2 − 2 a·b; see `sgm.Distance`."""
+        """Return the embeddings: for vectors of norm 1, ‖a − b‖² is 2 − 2 a·b; see `sgm.Distance`."""
         return embeddings
 
     def probes(self, embeddings: Floats, outgoing: bool) -> Floats:
-        """The embeddings, in both directions alike."""
+        """Return the embeddings, for both directions."""
         return embeddings
 
     def reach(self, steps: float) -> float:
-        """How far apart embeddings within so many steps are, at most; infinite at the end of the curve."""
+        """Largest Euclidean distance of embeddings within `steps` steps; infinite from the end of the curve on."""
         if steps >= self.lags[-1]:
             return math.inf
         return math.sqrt(max(0.0, 2 - 2 * float(np.interp(steps, self.lags, self.cosines))) + 1e-4)
 
     def calibrate(self, frames: Pictures, lags: int = 20, samples: int = 2_000, seed: int = 0) -> None:
-        """Find the median cosine at every lag in rollouts (episodes, pictures, height, width, 3)."""
+        """Measure the median cosine at every lag in rollouts (episodes, images, height, width, 3)."""
         windows = draw_windows(self.embed, frames, lags, samples, seed)
         medians = np.median(np.einsum("ne,nle->nl", windows[:, 0], windows[:, 1:]), axis=0)
         self.lags, self.cosines = falling_curve(1.0, medians)
@@ -156,21 +156,20 @@ def train(
 ) -> ContrastiveDistance:
     """Train on experience: images or vectors, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes,
-    at least two, is held out where there are 10 or more: they calibrate the distance, and training stops early by them
-    if `patience` is given, such as 8 checks. It is not by default: the loss on a few held-out episodes is flat and
-    noisy, and the weights of its least value are worse than those after the learning rate has fallen
-    (docs/own-distance.md).
+    Goals are the achieved goals of the experience; without them, its observations. With 10 or more episodes, the last
+    5 % of them, at least two, are held out for the calibration, and for early stopping if `patience` is set, for
+    example to 8 checks. By default there is no early stopping: the loss on a few held-out episodes is flat and noisy,
+    and the weights at its minimum are worse than those after the learning rate has fallen (docs/own-distance.md).
 
     Args:
-        data: what an agent has seen; random exploration is good enough. Actions are not needed.
-        config: hyper-parameters; None: the default ones for images or for vectors.
-        seed: of weights and batches.
+        data: experience of an agent; random exploration is good enough. Actions are not needed.
+        config: hyper-parameters; None: the defaults for images or for vectors.
+        seed: seed of weights and batches.
         device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The distance is on the CPU afterwards.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
-        settings: hyper-parameters that differ from `config`, by name. The one to think about is `reach`, in steps:
-            pairs up to so far apart count as close, and steps are told apart up to 4 times as far.
+        settings: hyper-parameters that differ from `config`, by name. The most important one is `reach`, in steps:
+            pairs up to this far apart count as close, and distances are calibrated up to 4 times as far.
     """
     return fit(
         ContrastiveDistance,
@@ -186,7 +185,7 @@ def train(
 
 
 def objective(network: Contrast, config: ContrastiveConfig) -> BatchLoss:
-    """InfoNCE of a batch: every other pair of it is a negative."""
+    """Make the InfoNCE loss of a batch: all other pairs of the batch are negatives of a pair."""
 
     def loss(rows: Rows, random: np.random.Generator) -> Tensor:
         first, second = rows.pairs(random, config.rollouts * config.pairs, config.reach)
@@ -205,9 +204,9 @@ def train_contrastive(
     checkpoint: Path | None = None,
     progress: bool = True,
 ) -> ContrastiveDistance:
-    """Train on random exploration: (episodes, pictures, height, width, 3) uint8.
+    """Train on random exploration: (episodes, images, height, width, 3) uint8.
 
-    `start` is a distance of the same architecture to go on from, for example one that was trained in another maze.
+    `start` is a distance of the same architecture to start from, for example one that was trained in another maze.
     """
     config = config or ContrastiveConfig()
     episodes, length, size = check_rollouts(frames, config.reach + 2)
@@ -238,7 +237,7 @@ def train_contrastive(
 def draw_pairs(
     random: np.random.Generator, episodes: int, length: int, config: ContrastiveConfig
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Rollouts and two times in each: pairs close in time, of one rollout far from one another."""
+    """Draw rollouts and two times in each: the times of a pair are close, the pairs of one rollout are far apart."""
     chosen = random.permutation(episodes)[: config.rollouts]
     stride = max(length // config.pairs, config.apart + config.reach)
     per_rollout = max(1, min(config.pairs, length // stride))

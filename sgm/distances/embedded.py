@@ -1,4 +1,4 @@
-"""Distances that are a quasimetric of two embeddings: what `regression` and `quasimetric` share.
+"""Distances that are a quasimetric of two embeddings: the base of `regression` and `quasimetric`.
 
 An observation is embedded once; a pair then costs a few dozen additions in NumPy (see `heads`).
 """
@@ -27,25 +27,25 @@ Floats = NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddedConfig:
-    """Hyper-parameters of every distance of this kind."""
+    """Hyper-parameters that these distances share."""
 
     encoder: str = "small"  # or "resnet18"; "mlp" for vectors, and for images that it flattens
     width: int = 32  # channels of the small encoder, units of the perceptron
-    embedding: int = 32  # numbers of an embedding; even for the head "mrn", a multiple of 8 for "iqe"
+    embedding: int = 32  # size of an embedding; even for the head "mrn", a multiple of 8 for "iqe"
     head: str = "mrn"  # or "iqe", whose tables take much longer
-    waves: int = 0  # random Fourier waves of a vector that the perceptron sees too
-    frequency: float = 1.5  # of these waves, radians over a standard deviation of the inputs
+    waves: int = 0  # random Fourier features of a vector, as further inputs of the perceptron
+    frequency: float = 1.5  # of these features, radians per standard deviation of the inputs
     standardise: bool = True  # subtract the mean image
-    cap: int = 40  # steps; what lies farther apart counts as so far
+    cap: int = 40  # largest distance, steps
     iterations: int = 3_000  # updates
     batch: int = 128  # pairs of an update
-    negatives: int = 4  # random pairs of an update for each of them
-    learning_rate: float = 1e-3  # of AdamW, at its highest
-    patience: int = 8  # training stops after so many of 20 held-out checks in a row without a better one, and keeps the
-    # best weights; 0: never, the last weights are kept
+    negatives: int = 4  # random pairs for each of them
+    learning_rate: float = 1e-3  # peak, of AdamW
+    patience: int = 8  # training stops after this many of 20 held-out checks in a row without improvement, and keeps
+    # the best weights; 0: no early stopping, the last weights are kept
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be learned."""
+        """Raise InputError for values that cannot be trained with."""
         if self.cap < 2 or self.batch < 2 or not 1 <= self.negatives < self.batch:
             raise InputError(
                 f"cap is {self.cap}, batch is {self.batch}, negatives is {self.negatives}: expected a cap of 2 steps "
@@ -54,20 +54,20 @@ class EmbeddedConfig:
 
 
 class Embedder(Embedding):
-    """An encoder and the head that compares what it makes of observations."""
+    """An encoder and the head that compares its embeddings."""
 
     def __init__(self, config: EmbeddedConfig, size: tuple[int, int]) -> None:
         """Make an untrained network for images of this (width, height), or for vectors; see `Rows.size`."""
         super().__init__(config, size)
         self.head = make_head(config.head, config.embedding)
-        self.scale = config.cap / 4  # an untrained encoder's outputs are about 1: so the head's begin at about the cap
+        self.scale = config.cap / 4  # outputs of an untrained encoder are about 1: distances start at about the cap
 
     def embed(self, observations: Tensor) -> Tensor:
         """(n, 3, height, width) images or (n, d) vectors, in goal space, to (n, e)."""
         return self.encoder(observations) * self.scale
 
     def across(self, starts: Tensor, goals: Tensor, number: int) -> Tensor:
-        """Distances (number, n) from each of (n, e) starts to the goals of `number` other ones: random pairs."""
+        """(number, n) distances of random pairs: from each of (n, e) starts to the goals of `number` other starts."""
         others = torch.stack([goals.roll(shift, dims=0) for shift in range(1, number + 1)])
         return self.head(starts.expand_as(others), others)
 
@@ -75,11 +75,12 @@ class Embedder(Embedding):
 class EmbeddedDistance(LearnedDistance):
     """Steps from one observation to another by a quasimetric of their embeddings; see `LearnedDistance`.
 
-    The calibration: `levels[i]` is the 0.9 quantile of what the head says at `lags[i]` steps within held-out episodes.
-    It is high because exploration dawdles: of all pairs 20 steps apart, those that moved on tell what 20 steps are.
+    Calibration: `levels[i]` is the 0.9 quantile of the head's output for observations `lags[i]` steps apart in held-out
+    episodes. A high quantile is used because exploration turns back: of all pairs 20 steps apart, only the fastest are
+    20 steps apart by the shortest path.
 
     Attributes:
-        levels: (l,) rising, beside `lags`.
+        levels: (l,) rising, one for each of `lags`.
     """
 
     measured = ("lags", "levels")
@@ -87,7 +88,7 @@ class EmbeddedDistance(LearnedDistance):
     network: Embedder
 
     def __init__(self, network: Embedder, size: tuple[int, int], config: EmbeddedConfig) -> None:
-        """Take a trained network; it is calibrated with `calibrate`."""
+        """Make a distance from a trained network; call `calibrate` before using it."""
         super().__init__(network, size, config)
         self.lags = np.array([0, config.cap], np.float32)
         self.levels = np.array([0, config.cap], np.float32)
@@ -103,25 +104,28 @@ class EmbeddedDistance(LearnedDistance):
         return self.network.head.rows(starts, goals)
 
     def steps(self, raw: Floats) -> Floats:
-        """Steps for what the head says, of any shape."""
+        """Convert outputs of the head, of any shape, to steps."""
         return rising_steps(raw, self.levels, self.lags)
 
     def keys(self, embeddings: Floats) -> Floats:
-        """(n, e) embeddings to (n, e / 2): the half of which MRN takes the Euclidean distance; see `sgm.Distance`."""
+        """(n, e) embeddings to (n, e / 2) keys: the half that MRN compares by Euclidean distance; see `sgm.Distance`.
+
+        For IQE, which has no such half, keys are the whole embeddings.
+        """
         return embeddings[:, : self.network.head.middle or None]
 
     def probes(self, embeddings: Floats, outgoing: bool) -> Floats:
-        """(n, e) embeddings to (n, e / 2), in both directions alike."""
+        """Return the keys of the embeddings, for both directions."""
         return self.keys(embeddings)
 
     def reach(self, steps: float) -> float:
-        """How far apart keys within so many steps are, at most; infinite at the end of the curve, and for IQE."""
+        """Largest Euclidean distance of keys within `steps` steps; infinite for IQE, and from the end of the curve."""
         if not self.network.head.middle or steps >= self.lags[-1]:
             return math.inf
         return float(np.interp(steps, self.lags, self.levels) + 1e-5 * self.levels[-1])
 
     def calibrate(self, rows: Rows, seed: int = 0) -> None:
-        """Find the level of every lag up to the cap, and the noise, in episodes that were not trained on."""
+        """Measure the level of every lag up to the cap, and the noise, in episodes held out from training."""
         self.calibrate_on(rows, seed)
 
     def _find_curve(self, raw: Raw, rows: Rows, seed: int) -> None:

@@ -1,10 +1,10 @@
-"""Fast code: which distances provably stay almost the same while the start moves a little.
+"""Fast code: finds distances that provably stay almost the same while the start moves a little.
 
-The plain version is to compute the distances again; the tests compare with that.
+The plain version computes the distances again; the tests compare with it.
 
-Over a small box of starts a ReLU network is nearly linear. Each unit is replaced by a line with an error on both sides,
-and lines and errors are carried through the layers, which bounds every logit of every critic. Distances at the far end
-of the critics' range cannot grow, so for them a bound from below is all that is needed, and one critic suffices for it,
+Over a small box of starts a ReLU network is nearly linear. Each unit is replaced by a line with an error on both sides.
+Propagating lines and errors through the layers bounds every logit of every critic. Distances at the upper end of the
+critics' range cannot grow, so a lower bound is sufficient for them, and a lower bound from any one critic is valid
 because the ensemble is aggregated by its maximum.
 """
 
@@ -31,9 +31,9 @@ def cannot_change(
     steps: Tensor,
     slack: float,
 ) -> NDArray[np.bool_]:
-    """Which goals stay within `slack` steps of `steps` for every start within `radius` of `start`, sup norm.
+    """Find goals whose distance stays within `slack` steps of `steps` for all starts within `radius`, sup norm.
 
-    (o,) start, (m, o) goals and (m,) steps from the start itself to (m,) bool; False where nothing is proven.
+    (o,) start, (m, o) goals and (m,) steps from the start itself to (m,) bool; False where there is no proof.
     """
     result = np.zeros(len(goals), np.bool_)
     far = torch.nonzero(steps > networks.bins - slack + _ROUNDING)[:, 0]
@@ -58,15 +58,15 @@ def _bound(
     radius: float,
     action: tuple[Tensor, Tensor] | None,
 ) -> tuple[Tensor, Tensor]:
-    """Middle and reach of a network's outputs over a box of starts (and of actions): (m, outputs) each."""
+    """Centre and radius of a network's outputs over a box of starts (and of actions): (m, outputs) each."""
     first, second, third = (layer[member] for layer in layers)
     size, hidden = start.shape[1], first.shape[1]
-    slopes = first[:size]  # of the first layer, in the start
+    slopes = first[:size]  # of the first layer with respect to the start
     middle = start @ slopes + torch.addmm(first[-1], goals, first[size:-1])
     line, error = relu_lines(middle, radius * slopes.abs().sum(0).expand_as(middle))
     weights, magnitudes = second[:hidden], second[:hidden].abs()
     middle = torch.addmm(second[-1], line * middle + error, weights)
-    slopes = (line[:, None] * slopes) @ weights  # (m, o, hidden): of the second layer, in the start
+    slopes = (line[:, None] * slopes) @ weights  # (m, o, hidden): of the second layer with respect to the start
     reach = radius * slopes.abs().sum(1) + error @ magnitudes
     from_action = torch.zeros_like(middle)
     if action is not None:
@@ -80,15 +80,16 @@ def _bound(
 
 
 def relu_lines(middle: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
-    """Slope and error of lines that stand for ReLUs: relu(x) = slope · x + error ± error for x in middle ± reach."""
+    """Slope and error of a linear relaxation of ReLUs: relu(x) = slope · x + error ± error for x in middle ± reach."""
     slope = ((middle + reach) / (2 * reach).clamp_min(1e-30)).clamp(0, 1)
     return slope, (slope * (reach - middle) / 2).clamp_min(0)
 
 
 def _least(middle: Tensor, reach: Tensor) -> Tensor:
-    """The least expected steps that logits in middle ± reach allow: (m, B) and (m, B) to (m,).
+    """Smallest expected steps for logits in middle ± reach: (m, B) and (m, B) to (m,).
 
-    More of a logit shortens the expectation if its bin is below it: so all bins up to some bin are high, the rest low.
+    Raising a logit lowers the expectation if its bin is below the expectation. So at the minimum all logits up to some
+    bin are at their upper bound, and the rest at their lower bound.
     """
     bins = torch.arange(1.0, middle.shape[1] + 1)
     low, high = middle - reach, middle + reach

@@ -1,8 +1,8 @@
-"""Fast code, compiled with numba: single pairs through the networks, without the overhead of a framework.
+"""Fast code, compiled with numba: evaluates the networks on single pairs without the overhead of a framework.
 
-The plain version is `GoalNetworks.steps` and `act` in sorb.py; the numbers are the same up to rounding, which the tests
-compare. A call of torch costs as much as the arithmetic of a dozen pairs, so this pays for one robot, not for many.
-`python -m speed.navigation` has the ratio of their times.
+The plain version is `GoalNetworks.steps` and `act` in sorb.py; the tests check that the numbers are the same up to
+rounding. A call of torch costs as much as the arithmetic of a dozen pairs, so this is faster for one robot, not for
+many. `python -m speed.navigation` prints the ratio of the times.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Floats = NDArray[np.float32]
 class SinglePairs:
     """Steps and actions for a few pairs of observation and goal."""
 
-    most = 6  # pairs beyond which torch is as fast
+    most = 6  # number of pairs above which torch is as fast
 
     def __init__(self, networks: GoalNetworks) -> None:
         """Copy the weights of these networks."""
@@ -36,7 +36,7 @@ class SinglePairs:
         return actions
 
     def steps(self, starts: Floats, goals: Floats, pessimistic: bool) -> Floats:
-        """(n, o) and (n, o) to (n,) steps: the most that a critic says, or their mean."""
+        """(n, o) and (n, o) to (n,) steps: the maximum over the critics if `pessimistic`, otherwise their mean."""
         steps = np.empty(len(starts), np.float32)
         _steps(self._critics, starts, goals, self.act(starts, goals), pessimistic, steps)
         return steps
@@ -54,7 +54,7 @@ def _add(factor: Any, row: Any, hidden: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _first(matrix: Any, start: Any, goal: Any, hidden: Any) -> None:
-    """The first layer of one pair, into `hidden`."""
+    """Compute the first layer of one pair into `hidden`."""
     size = len(start)
     hidden[:] = matrix[-1]
     for place in range(size):
@@ -64,7 +64,7 @@ def _first(matrix: Any, start: Any, goal: Any, hidden: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def _next(matrix: Any, before: Any, extra: Any, hidden: Any) -> None:
-    """A layer behind rectified units, into `hidden`; units that are off cost nothing."""
+    """Compute a layer after a ReLU layer into `hidden`; units that are off are skipped."""
     hidden[:] = matrix[-1]
     for place in range(len(before)):
         if before[place] > 0:

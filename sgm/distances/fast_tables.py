@@ -1,7 +1,7 @@
 """Fast code: all distances between two sets of observations, for a fraction of the arithmetic.
 
-The plain version is `GoalNetworks.table` in sorb.py, which sends every pair through the networks. It is the oracle of
-the tests. `python -m speed.d3pg` has the ratio of their times.
+The plain version is `GoalNetworks.table` in sorb.py, which evaluates the networks on every pair. It is the oracle of
+the tests. `python -m speed.d3pg` prints the ratio of the times.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from .sorb import GoalNetworks, Layers
 
 Floats = NDArray[np.float32]
-_TILE = 32  # starts, and goals, in one tile of a table; larger tiles have more open units, smaller ones more overhead
+_TILE = 32  # starts and goals of one tile of a table; larger tiles have more open units, smaller ones more overhead
 _GROUP = 32  # tiles of goals planned together
 
 
 class TiledTable:
-    """All distances between two sets of embeddings: the same numbers (up to rounding) for a fraction of the work.
+    """Computes all distances between two sets of embeddings with a fraction of the work, the same up to rounding.
 
     Starts and goals are grouped into tiles of neighbours. Over one tile of starts × one tile of goals most hidden units
     keep their sign. A unit that stays off adds nothing; all units that stay on are one linear map, which is multiplied
-    into the next layer once for the tile. Only units that are open, whose sign may depend on the pair, are computed
-    pair by pair. Activations are (units, pairs): products run along the long side.
+    into the next layer once for the tile. Only open units, whose sign may depend on the pair, are computed pair by
+    pair. Activations have shape (units, pairs), so that matrix products run along the long side.
     """
 
     def __init__(self, networks: GoalNetworks) -> None:
@@ -44,7 +44,7 @@ class TiledTable:
         self.inputs = torch.ones(self.base + 2 * self.hidden, _TILE * _TILE)
 
     def worthwhile(self, starts: int, goals: int) -> bool:
-        """Whether tiles save work: enough points to be close together, and embeddings smaller than their layer."""
+        """Whether tiles save work: there are enough points for dense tiles, and embeddings are smaller than layers."""
         return min(starts, goals) >= 4 * _TILE and 4 * self.base <= self.hidden
 
     def __call__(self, starts: Floats, goals: Floats, combine: Callable[[Tensor], Tensor]) -> Floats:
@@ -60,7 +60,7 @@ class TiledTable:
         return table
 
     def _row(self, starts: Tensor, tiles: list[Tensor]) -> Iterator[Tensor]:
-        """One tile of (o, r) starts and some tiles of (o, c) goals: for each of these (E, r · c) steps."""
+        """Yield (E, r · c) steps from one tile of (o, r) starts to each of several tiles of (o, c) goals."""
         boxes = torch.stack([self._box(starts, goals) for goals in tiles])  # (tiles, 2, 1 + 2 o)
         actions = [
             torch.tanh_(self.actor(plans, self._inputs(starts, goals)[self.actions :])[0])
@@ -72,12 +72,12 @@ class TiledTable:
             yield self._expectation(self.critics(plans, self._inputs(starts, goals, action)))
 
     def _box(self, starts: Tensor, goals: Tensor) -> Tensor:
-        """The least and the greatest (one, start, goal) of a tile, (2, 1 + 2 o)."""
+        """Minimum and maximum of the inputs (one, start, goal) over a tile, (2, 1 + 2 o)."""
         ones = torch.ones(2, 1)
         return torch.cat([ones, torch.stack(torch.aminmax(starts, dim=1)), torch.stack(torch.aminmax(goals, dim=1))], 1)
 
     def _inputs(self, starts: Tensor, goals: Tensor, actions: Tensor | None = None) -> Tensor:
-        """The buffer of activations, cut to the pairs of a tile and with the rows before the open units filled in."""
+        """Return the buffer of activations for the pairs of a tile, with the rows before the open units filled in."""
         inputs = self.inputs[:, : starts.shape[1] * goals.shape[1]]
         points = inputs[self.actions + 1 : self.base].unflatten(1, (starts.shape[1], goals.shape[1]))
         points[: self.size] = starts[:, :, None]
@@ -88,25 +88,25 @@ class TiledTable:
 
     def _expectation(self, logits: Tensor) -> Tensor:
         """(E, B, pairs) logits to (E, pairs) expected steps, without forming the normalised distribution."""
-        # Below −80 an exponential is a denormal number at best: nothing beside 1, and slow.
+        # Below −80 an exponential is at most a denormal number: negligible against 1, and slow.
         mass = logits.sub_(logits.amax(1, keepdim=True)).clamp_min_(-80).exp_()
         total = torch.matmul(self.mean, mass)
         return total[:, 0] / total[:, 1]
 
 
 class _Plan(NamedTuple):
-    """How one network treats one tile."""
+    """The matrices of one network for one tile."""
 
     folded: Tensor  # (x + 1 + i, hidden): from the inputs to the second layer, through first-layer units that stay on
-    third: Tensor  # (hidden, outputs): the third layer behind second-layer units that stay on, 0 behind the others
+    third: Tensor  # (hidden, outputs): the third layer, with 0 in the rows of second-layer units that may be off
     first_open: Tensor  # the open units of the first layer
     second_open: Tensor
 
 
 class _Folding:
-    """A stack of m networks, evaluated over a tile with the units that keep their sign folded away.
+    """A stack of m networks, evaluated over a tile after folding the units that keep their sign into one matrix.
 
-    `inputs` are rows: extra inputs, one (for the bias), inputs; then room for the open units of both layers.
+    The rows of `inputs` are: extra inputs, a one (for the bias), inputs; then space for the open units of both layers.
     """
 
     def __init__(self, layers: Layers) -> None:
@@ -121,10 +121,10 @@ class _Folding:
         self.networks = list(zip(*(layer.unbind() for layer in each), strict=True))
 
     def plan(self, boxes: Tensor) -> Iterator[list[_Plan]]:
-        """(tiles, 2, x + 1 + i) least and greatest inputs to the plans of each tile, one for each network.
+        """(tiles, 2, x + 1 + i) minimum and maximum inputs to the plans of each tile, one for each network.
 
-        A unit's value, a ReLU, is taken for a line with an error on both sides, which carries the bounds of the first
-        layer to the second: with slope 0 or 1 and no error if it keeps its sign.
+        Each ReLU is replaced by a line with an error on both sides, which propagates the bounds of the first layer to
+        the second. The line has slope 0 or 1 and no error if the unit keeps its sign.
         """
         middle, radius = boxes.mean(1), (boxes[:, 1] - boxes[:, 0]) / 2
         slope, error = relu_lines(middle @ self.first, radius @ self.first.abs())
@@ -139,19 +139,19 @@ class _Folding:
         return (list(itertools.islice(plans, len(self.networks))) for _ in boxes)
 
     def _second_matrix(self, slope: Tensor) -> Tensor:
-        """(m, tiles, hidden) slopes of first-layer units to (m, tiles, x + 1 + i, hidden) through the second layer."""
+        """(m, tiles, hidden) slopes of the first layer to (m, tiles, x + 1 + i, hidden) maps to the second layer."""
         scaled = self.first[:, None] * slope[:, :, None]
         matrix = (scaled.flatten(1, 2) @ self.second).view_as(scaled)
         matrix[:, :, : self.from_inputs.shape[1]] += self.from_inputs[:, None]
         return matrix
 
     def __call__(self, plans: list[_Plan], inputs: Tensor) -> Tensor:
-        """The outputs of every network for a tile: (rows, pairs) inputs to (m, outputs, pairs)."""
+        """Evaluate every network over a tile: (rows, pairs) inputs to (m, outputs, pairs)."""
         return torch.stack([_forward(net, plan, inputs) for net, plan in zip(self.networks, plans, strict=True)])
 
 
 def _forward(network: tuple[Tensor, ...], plan: _Plan, inputs: Tensor) -> Tensor:
-    """One network over a tile: (rows, pairs) inputs, with room for the open units, to (outputs, pairs)."""
+    """Evaluate one network over a tile: (rows, pairs) inputs, with space for the open units, to (outputs, pairs)."""
     first, second, third, bias = network
     rows = len(plan.folded)
     middle = rows + len(plan.first_open)
@@ -164,18 +164,18 @@ def _forward(network: tuple[Tensor, ...], plan: _Plan, inputs: Tensor) -> Tensor
 
 
 def _open_units(slope: Tensor) -> tuple[Tensor, ...]:
-    """(m, tiles, hidden) slopes to the numbers of the open units, tile by tile and network by network."""
+    """(m, tiles, hidden) slopes to the indices of the open units of each network in each tile, ordered by tile."""
     is_open = ((slope > 0) & (slope < 1)).transpose(0, 1)
     return is_open.nonzero()[:, 2].split(is_open.sum(2).flatten().tolist())
 
 
 def _flat(values: Tensor) -> tuple[Tensor, ...]:
-    """(m, tiles, ...) values, tile by tile and network by network."""
+    """Split (m, tiles, ...) values into those of each network in each tile, ordered by tile."""
     return values.transpose(0, 1).flatten(0, 1).unbind()
 
 
 def _neighbours(points: Floats, size: int) -> list[NDArray[np.intp]]:
-    """Group row numbers, at most `size` together, by halving the points across their longest side."""
+    """Group neighbouring points into groups of at most `size` rows, by repeatedly halving along the longest side."""
     groups, todo = [], [np.arange(len(points))]
     while todo:
         rows = todo.pop()

@@ -1,8 +1,8 @@
 """Fast code: aggregates over temporal windows of a whole table of distances.
 
-A maximum over a square of a table is a maximum along its rows and then along its columns: two filters over one table,
-not 25 passes. The plain version is `window_steps` in window.py, which looks at every pair of every two windows. The
-tests compare the two.
+A maximum over a square of a table is a maximum along its rows and then along its columns: two filters over one table
+in place of 25 passes. The plain version is `window_steps` in window.py, which compares all pairs of every two windows.
+The tests compare the two.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 
 def fold(table: NDArray[Any], combine: np.ufunc) -> NDArray[Any]:
-    """(n, s, m, g) to (n, m); over slices, because NumPy is slow at reducing a short last axis."""
+    """Reduce (n, s, m, g) to (n, m); by slices, because NumPy is slow at reducing a short last axis."""
     return combine.reduce(reduce(combine, np.moveaxis(table, 3, 0)), axis=1)
 
 

@@ -1,8 +1,8 @@
-"""Quasimetrics of embeddings: what is left to compute for a pair once both observations are embedded.
+"""Quasimetric heads: they compute the distance of a pair from its two embeddings.
 
 `MRN` (Liu et al. 2022, Metric Residual Networks) and `IQE` (Wang and Isola 2022, Interval Quasimetric Embeddings). Each
-is zero from an embedding to itself, asymmetric, and keeps the triangle inequality. The networks train on `forward`, in
-torch; `table` and `rows` are the same in NumPy. Both are homogeneous: embeddings twice as large are twice as far apart.
+is zero from an embedding to itself, asymmetric, and satisfies the triangle inequality. Training uses `forward`, in
+torch; `table` and `rows` compute the same in NumPy. Both are homogeneous: scaling embeddings by 2 doubles distances.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from sgm.errors import InputError
 Floats = NDArray[np.float32]
 HEADS = ("mrn", "iqe")
 INTERVALS = 8  # of a component of IQE
-_STARTS, _GOALS = 128, 1024  # of a block of a table: half a megabyte, which stays in the cache
+_STARTS, _GOALS = 128, 1024  # size of a block of a table: half a megabyte, which fits into the cache
 
 
 class Head(Protocol):
     """A quasimetric of embeddings of size e.
 
     Attributes:
-        middle: the Euclidean distance of the first so many numbers is at most the quasimetric; 0 if there is no such.
+        middle: the Euclidean distance of the first `middle` components is a lower bound of the quasimetric; 0: there is
+            no such bound.
     """
 
     middle: int
@@ -45,13 +46,13 @@ class Head(Protocol):
 
 
 class MRN(nn.Module):
-    """A symmetric and an asymmetric part: ‖s − s'‖ + maxᵢ max(0, aᵢ − a'ᵢ), for embeddings (s, a) of two halves.
+    """Sum of a symmetric and an asymmetric part: ‖s − s'‖ + maxᵢ max(0, aᵢ − a'ᵢ), for embeddings (s, a) of two halves.
 
     Deviation from the paper: the embedding is split into s and a, which two further networks compute there.
     """
 
     def __init__(self, size: int) -> None:
-        """For embeddings of this size, an even number."""
+        """Make a head for embeddings of this size, an even number."""
         super().__init__()
         if size < 2 or size % 2:
             raise InputError(f"embedding is {size}: expected an even number for the head 'mrn', one half for each part")
@@ -71,7 +72,7 @@ class MRN(nn.Module):
         return symmetric + np.maximum(apart[:, self.middle :].max(axis=1), 0)
 
     def table(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
-        """(n, e) and (m, e) to (n, m); beside the table, it needs memory for one block."""
+        """(n, e) and (m, e) to (n, m), computed in blocks so that temporary arrays stay small."""
         a, b = np.asarray(starts, np.float32), np.asarray(goals, np.float32)
         table = np.empty((len(a), len(b)), np.float32)
         for row, column in _blocks(len(a), len(b)):
@@ -95,7 +96,7 @@ def _euclid(a: Floats, b: Floats) -> Floats:
 
 
 def _greatest_excess(a: Floats, b: Floats) -> Floats:
-    """(n, k) and (m, k) to (n, m): the most by which a component of a is greater than that of b, 0 if none is."""
+    """(n, k) and (m, k) to (n, m): the largest difference of a component of a and that of b, at least 0."""
     excess = np.zeros((len(a), len(b)), np.float32)
     one = np.empty_like(excess)
     for mine, theirs in zip(a.T, np.ascontiguousarray(b.T), strict=True):
@@ -105,16 +106,16 @@ def _greatest_excess(a: Floats, b: Floats) -> Floats:
 
 
 class IQE(nn.Module):
-    """Lengths of unions of intervals, one union a component: α · the greatest + (1 − α) · the mean of the components.
+    """α · maximum + (1 − α) · mean over components, each the length of a union of intervals.
 
-    An embedding is (e / 8, 8) numbers; the intervals of a component go from u to max(u, u'). α is learned. Its tables
-    take much longer than those of MRN.
+    An embedding has e / 8 components of 8 numbers; a component has the 8 intervals from u to max(u, u'). α is learned.
+    Tables take much longer than those of MRN.
     """
 
     middle = 0
 
     def __init__(self, size: int) -> None:
-        """For embeddings of this size, a multiple of 8."""
+        """Make a head for embeddings of this size, a multiple of 8."""
         super().__init__()
         if size < INTERVALS or size % INTERVALS:
             raise InputError(f"embedding is {size}: expected a multiple of {INTERVALS} for the head 'iqe'")
@@ -133,7 +134,7 @@ class IQE(nn.Module):
 
     @property
     def alpha(self) -> float:
-        """The weight of the greatest component."""
+        """Weight α of the largest component."""
         return float(self.raw_alpha.detach().sigmoid())
 
     def rows(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
@@ -144,7 +145,7 @@ class IQE(nn.Module):
         return self._of_components(_union(begins.transpose(2, 0, 1), ends.transpose(2, 0, 1)))
 
     def table(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
-        """(n, e) and (m, e) to (n, m), start by start: its intervals are sorted by where they begin only once."""
+        """(n, e) and (m, e) to (n, m), one start at a time: its intervals are sorted once for all goals."""
         a, b = _intervals(starts), _intervals(goals)
         table = np.empty((len(a), len(b)), np.float32)
         goals_last = np.ascontiguousarray(b.transpose(2, 1, 0))  # (intervals, components, m)
@@ -166,7 +167,7 @@ def _intervals(embeddings: ArrayLike) -> Floats:
 
 
 def _union(begins: Floats, ends: Floats) -> Floats:
-    """(intervals, ...) begins, ascending, and ends to (...) length of what the intervals cover together."""
+    """(intervals, ...) begins, ascending, and ends to the (...) length of the union of the intervals."""
     covered = begins[0]
     length = np.zeros(np.broadcast_shapes(begins.shape[1:], ends.shape[1:]), np.float32)
     for begin, end in zip(begins, ends, strict=True):
@@ -177,7 +178,7 @@ def _union(begins: Floats, ends: Floats) -> Floats:
 
 
 def make_head(kind: str, size: int) -> MRN | IQE:
-    """The head of this name for embeddings of this size."""
+    """Make the head of this name for embeddings of this size."""
     if kind not in HEADS:
         raise InputError(f"head is {kind!r}: expected {' or '.join(map(repr, HEADS))}")
     return MRN(size) if kind == "mrn" else IQE(size)

@@ -1,7 +1,7 @@
-"""What distances that are learned from experience share: the steps of training, the calibration, the file.
+"""Base of the distances learned from experience: training, calibration and files.
 
-`regression`, `quasimetric`, `contrastive` and `sptm` add what is their own: hyper-parameters, a network that compares
-two embeddings, an objective.
+`regression`, `quasimetric`, `contrastive` and `sptm` add hyper-parameters, a network that compares two embeddings, and
+an objective.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from sgm.learning.trained import Trained
 from .calibration import Raw, noise_of
 
 Floats = NDArray[np.float32]
-# (network, its configuration) to a function of (rows, generator) that draws a batch and returns its loss, or its error
-# on held-out episodes.
+# A function of (network, configuration) that returns a function of (rows, generator), which draws a batch and returns
+# its loss, or its error on held-out episodes.
 Objective = Callable[[Any, Any], BatchLoss]
 
 
@@ -32,32 +32,32 @@ class LearnedDistance(Embedded, Trained):
     """Steps from one observation to another; follows the Distance contract.
 
     Observations are images or vectors. Goals are observations too, unless the experience it was trained on has achieved
-    goals of another shape: then distances are those between goals, and an observation counts as what it achieves.
+    goals of another shape: then distances are between goals, and an observation is represented by its achieved goal.
 
-    A network embeds both and compares the embeddings; the calibration, a curve, turns what it says into steps. The
-    curve goes through what the network says of pairs `lags[i]` steps apart and is linear in between. What is beyond its
-    end counts `far` steps: "at least so far".
+    A network embeds both and compares the embeddings; a calibration curve converts its output to steps. The curve maps
+    the output for pairs `lags[i]` steps apart to `lags[i]` and is linear in between. Beyond its end the distance is
+    `far` steps, which means "at least this far".
 
     Attributes:
-        lags: (l,) steps, ascending; a subclass keeps what the network says beside them.
-        noise: standard deviation, steps, of the distance to the next observation, in episodes held out from training;
-            NaN where that was not measured: after training on rollouts.
+        lags: (l,) steps, ascending; a subclass keeps the matching outputs of the network.
+        noise: standard deviation of the distance to the next observation, steps, in episodes held out from training;
+            NaN if it was not measured, as after training on rollouts.
     """
 
-    kind: ClassVar[str]  # what is trained: a checkpoint of another kind is refused
+    kind: ClassVar[str]  # name for checkpoints: a checkpoint of another kind is refused
     defaults: ClassVar[tuple[Any, Any]]  # configurations for images and for vectors
     may_be_unknown = ("noise",)
 
     lags: Floats
 
     def __init__(self, network: Any, size: tuple[int, int], config: Any) -> None:
-        """Take a trained network; a subclass gives it the curve that it has before it is calibrated."""
+        """Make a distance from a trained network; a subclass sets the curve in use until it is calibrated."""
         super().__init__(network, size, config)
         self.noise = math.nan
 
     @property
     def far(self) -> float:
-        """Steps at which distances end."""
+        """Largest distance, steps."""
         return float(self.lags[-1])
 
     def pairs(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
@@ -65,7 +65,7 @@ class LearnedDistance(Embedded, Trained):
         return self.steps(self._of_pairs(starts, goals))
 
     def calibrate_on(self, rows: Rows, seed: int = 0) -> None:
-        """Find the curve and the noise, in episodes that were not trained on."""
+        """Measure the curve and the noise in episodes held out from training."""
 
         def raw(first: Ints, second: Ints) -> Floats:
             return self._of_pairs(self.embed(rows.observations[first]), self.embed_goal(rows.goals[second]))
@@ -74,15 +74,15 @@ class LearnedDistance(Embedded, Trained):
         self.noise = noise_of(lambda first, second: self.steps(raw(first, second)), rows, seed)
 
     def steps(self, raw: Floats) -> Floats:
-        """Steps for what the network says of pairs, of any shape."""
+        """Convert outputs of the network, of any shape, to steps."""
         raise NotImplementedError
 
     def _of_pairs(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
-        """What the network says of (n, e) starts and (n, e) goals, row by row: (n,)."""
+        """(n, e) starts and (n, e) goals to (n,) outputs of the network, row by row."""
         raise NotImplementedError
 
     def _find_curve(self, raw: Raw, rows: Rows, seed: int) -> None:
-        """Set `lags` and the values beside them, from what the network says of pairs of these rows."""
+        """Set `lags` and the matching outputs, measured on pairs of these rows."""
         raise NotImplementedError
 
 
@@ -105,13 +105,13 @@ def fit(
     """Train the network of a distance on an objective, and calibrate it.
 
     Args:
-        kind: the distance.
-        data: the experience.
-        config: its configuration; None: the default one for images or for vectors.
+        kind: class of the distance.
+        data: experience to train and calibrate on.
+        config: hyper-parameters; None: the defaults for images or for vectors.
         changes: hyper-parameters that differ from it, by name.
-        objective: what training lowers.
-        error: what early stopping looks at; None: the objective.
-        seed: of weights, batches and the pairs that calibrate.
+        objective: the loss that training minimises.
+        error: the error on held-out episodes for early stopping; None: the objective.
+        seed: seed of weights, batches and the pairs of the calibration.
         device: where to train.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.

@@ -1,4 +1,4 @@
-"""How good a distance between images is, measured against true poses. Nothing is trained on the poses."""
+"""Evaluation of a distance between images against ground-truth poses, which are not used in training."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ _ROWS = 256  # frames compared with all others at once
 
 @dataclasses.dataclass(frozen=True)
 class Accepted:
-    """Random pairs of frames of different rollouts that a threshold takes for close.
+    """Quality of the pairs that a threshold accepts as close.
 
     Attributes:
-        recall: the share of truly near pairs that was asked for.
-        reached: the share that is accepted: more where distances are equal, 1 if all that is not close is equally far.
-        threshold: steps up to which a pair is accepted.
+        recall: requested share of the truly near pairs.
+        reached: accepted share of the truly near pairs. It is higher than `recall` if distances are tied, and 1 if all
+            pairs that are not close have the same distance.
+        threshold: largest accepted distance, steps.
         precision: share of the accepted pairs that are truly near.
         false: share of the accepted pairs that are truly far apart.
     """
@@ -38,12 +39,12 @@ class Accepted:
 
 @dataclasses.dataclass(frozen=True)
 class DistanceQuality:
-    """How good a distance is.
+    """Quality of a distance between images.
 
     Attributes:
         auc: probability that a pair a few steps apart has a smaller distance than a pair many steps apart in the same
             rollout; a tie counts half. It is an easy task: few of these pairs are different places that look alike.
-        accepted: the pairs across rollouts that are accepted at each recall.
+        accepted: quality of the accepted pairs across rollouts, at each recall.
         pairs: number of pairs across rollouts that were compared.
         near: share of these pairs that are truly near.
     """
@@ -54,7 +55,7 @@ class DistanceQuality:
     near: float
 
     def asdict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Return the fields as a dict, ready for JSON."""
         return dataclasses.asdict(self)
 
 
@@ -76,17 +77,17 @@ def evaluate_distance(
     """Evaluate a distance on rollouts that it was not trained on.
 
     Args:
-        distance: any; for a `WindowDistance` over these rollouts the frames are
-            `np.arange(episodes * steps).reshape(episodes, steps)`.
+        distance: any distance; for a `WindowDistance` over these rollouts pass the frame numbers
+            `np.arange(episodes * steps).reshape(episodes, steps)` as frames.
         frames: (episodes, steps, ...) observations.
         poses: (episodes, steps, 3) x and y in map units and heading in degrees.
-        recalls: shares of the truly near pairs across rollouts that a threshold is to accept.
+        recalls: shares of the truly near pairs across rollouts that a threshold must accept.
         near: a pair across rollouts is truly near within this many map units, and within `heading`.
-        heading: greatest difference of the headings of a pair that is truly near, degrees.
-        far: an accepted pair that is farther apart than this, map units, is false.
+        heading: largest difference in heading of a truly near pair, degrees.
+        far: an accepted pair farther apart than this is false, map units.
         reach: for the AUC, a pair at most this many steps apart is close.
         apart: for the AUC, a pair at least this many steps apart is far.
-        number: number of random frames; all their pairs of different rollouts are compared.
+        number: number of random frames; all their pairs across rollouts are compared.
         pairs: number of close pairs for the AUC, and of far pairs.
         seed: seed of the random frames and pairs.
     """
@@ -115,7 +116,7 @@ def evaluate_distance(
 def close_pairs(
     random: np.random.Generator, episodes: int, length: int, number: int, reach: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Rollouts and two times in each, the second 1 to `reach` steps after the first."""
+    """Draw rollouts and two times in each, the second 1 to `reach` steps after the first."""
     lag = random.integers(1, reach + 1, size=number)
     first = random.integers(length - lag)
     return random.integers(episodes, size=number), first, first + lag
@@ -124,7 +125,7 @@ def close_pairs(
 def far_pairs(
     random: np.random.Generator, episodes: int, length: int, number: int, apart: int
 ) -> tuple[Ints, Ints, Ints]:
-    """Rollouts and two times in each, at least `apart` steps from one another, in either order."""
+    """Draw rollouts and two times in each, at least `apart` steps apart, in either order."""
     early = random.integers(length - apart, size=number)
     late = random.integers(early + apart, length)
     swap = random.random(number) < 0.5
@@ -154,7 +155,7 @@ def _compare(
     heading: float,
     far: float,
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Steps between all pairs of frames of different rollouts, and which pairs are truly near and truly far."""
+    """Compare all pairs of frames across rollouts: (p,) steps, and masks of the truly near and the truly far pairs."""
     parts = []
     for begin in range(0, len(rollouts), _ROWS):
         block = slice(begin, begin + _ROWS)
@@ -170,7 +171,14 @@ def _compare(
 def accept(
     steps: NDArray[np.floating[Any]], is_near: NDArray[np.bool_], is_far: NDArray[np.bool_], recall: float
 ) -> Accepted:
-    """What the least threshold accepts that accepts this share of the near pairs: (n,) steps, near and far pairs."""
+    """Evaluate the smallest threshold that accepts this share of the near pairs.
+
+    Args:
+        steps: (n,) distances of pairs.
+        is_near: (n,) whether a pair is truly near.
+        is_far: (n,) whether a pair is truly far apart.
+        recall: share of the near pairs to accept.
+    """
     if not 0 < recall <= 1:
         raise InputError(f"recall is {recall}: expected above 0, at most 1")
     threshold = np.quantile(steps[is_near], recall, method="inverted_cdf")

@@ -1,4 +1,4 @@
-"""How good any distance is, on experience that it was not trained on: by true positions, or by episodes alone."""
+"""Evaluation of any distance on held-out experience: against true positions, or by the steps within episodes."""
 
 from __future__ import annotations
 
@@ -21,26 +21,27 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 Truth = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 _ROWS = 256  # observations compared with all others at once
-_LAGS = 12  # at most so many lags are looked at
+_LAGS = 12  # largest number of lags that are measured
 _SAMPLES = 1_000  # pairs of each lag
 
 
 @dataclasses.dataclass(frozen=True)
 class Quality:
-    """How good a distance is. Print it for a table.
+    """Quality of a distance; `print` shows it as a table.
 
     Attributes:
-        judged_by: "positions", or "episodes" where no positions are known.
+        judged_by: "positions", or "episodes" if no positions are known.
         accepted: for each recall, the threshold in steps and the share of accepted pairs that are false.
-        rank_correlation: Spearman's, of distances with the truth: true distances of up to 1.5 × `far`, or steps of up
-            to `apart` within episodes.
-        lags: steps between pairs of one episode.
+        rank_correlation: Spearman correlation of distances with the ground truth: true distances of up to 1.5 × `far`,
+            or up to `far` steps ahead within episodes.
+        lags: steps between the observations of pairs of one episode.
         medians: median distance at each lag, steps.
-        fast: 0.9 quantile of the distance at each lag, steps: of those pairs that moved on rather than dawdled.
-        noise: standard deviation of the distance at each lag, steps. At large lags it is mostly the dawdling.
+        fast: 0.9 quantile of the distance at each lag, steps: that of pairs that moved on rather than turned back.
+        noise: standard deviation of the distance at each lag, steps. At large lags it is mostly due to detours of the
+            exploration.
         calibration_error: mean of |fast − lag| / lag.
-        near: what is truly near: map units, or steps of one episode.
-        far: what is truly far: map units, or steps of one episode.
+        near: pairs up to this far apart are near: map units, or steps of one episode.
+        far: pairs farther apart than this are far: map units, or steps of one episode.
         pairs: number of pairs that were compared.
     """
 
@@ -57,11 +58,11 @@ class Quality:
     pairs: int
 
     def asdict(self) -> dict[str, Any]:
-        """Plain lists and numbers, ready for JSON."""
+        """Return the fields as a dict, ready for JSON."""
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        """A few lines to read."""
+        """Format the quality as a few lines of text."""
         unit = "units" if self.judged_by == "positions" else "steps of one episode"
         lines = [
             f"judged by {self.judged_by}, {self.pairs:,} pairs: near is up to {self.near:g} {unit}, false is beyond "
@@ -89,30 +90,30 @@ def distance_quality(
     number: int = 2_000,
     seed: int = 0,
 ) -> Quality:
-    """Judge a distance on held-out episodes.
+    """Evaluate a distance on held-out episodes.
 
-    With positions, all pairs of random observations are compared, and a pair that is accepted although it is truly far
-    is false. This sees everything: walls that are taken for open ways, and places that look alike.
+    With positions, all pairs of random observations are compared. A pair is false if it is accepted although it is
+    truly far apart. This finds every kind of error: distances across walls, and different places that look alike.
 
-    Without positions, pairs of one episode are compared: those 1 to `near` steps apart are near, those at least `far`
-    steps apart are far. What it says is too high where walks come back to where they were, because such a pair is
-    rightly accepted and counted as false. It is too low where false pairs are of different episodes, which it never
-    compares: a wall between two corridors that no episode joins, or two rooms that look alike, are not seen. It tells
-    a bad distance from a good one; it does not prove a good one.
+    Without positions, pairs of one episode are compared: pairs 1 to `near` steps apart are near, pairs at least `far`
+    steps apart are far. The share of false pairs is then overestimated if episodes return to earlier places, because
+    such a pair is accepted correctly but counted as false. It is underestimated if false pairs are of different
+    episodes, which are never compared: a wall between two corridors that no episode connects, or two rooms that look
+    alike, are not found. So this measure can show that a distance is bad, but not prove that it is good.
 
     Args:
-        distance: any.
+        distance: any distance.
         data: episodes that the distance was not trained on, images or vectors.
         positions: (n, p) true positions; None: those of the data, if it has any.
-        truth: true distances, (a, p) and (b, p) positions to (a, b) map units, such as the lengths of shortest ways
-            between walls; None: Euclidean distances, for which what is behind a thin wall is near.
-        near: what is truly near: map units, or steps without positions. None: how far 9 of 10 pairs of one episode get
-            in `reach` steps at most, or `reach`.
-        far: what is truly far, in the same unit. None: 2 × near with positions, otherwise 3 × near.
-        reach: steps; see `near`. Lags of up to 4 times as many steps are looked at.
-        recalls: shares of the near pairs that a threshold is to accept.
-        number: number of random observations with positions; 100 times as many pairs without.
-        seed: of the random observations.
+        truth: function from (a, p) and (b, p) positions to (a, b) true distances in map units, such as the lengths of
+            shortest paths between walls; None: Euclidean distances, which take both sides of a thin wall for near.
+        near: largest distance of a near pair: map units, or steps without positions. None: the 0.9 quantile of the true
+            distance covered in `reach` steps of an episode; without positions, `reach`.
+        far: distance beyond which a pair is far, in the same unit. None: 2 × near with positions, otherwise 3 × near.
+        reach: steps; see `near`. Lags of up to 4 times as many steps are measured.
+        recalls: shares of the near pairs that a threshold must accept.
+        number: number of random observations with positions; without positions, about 100 times as many pairs.
+        seed: seed of the random observations.
     """
     if not isinstance(data, Experience):
         raise InputError(f"data is {type(data).__name__}: expected sgm.Experience")
@@ -140,7 +141,7 @@ def distance_quality(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Judged:
-    """(p,) pairs: distances beside the truth, which is near and far up to and from where the two numbers say."""
+    """Distances and true distances of (p,) pairs, with masks of the pairs that are near and far."""
 
     steps: Floats
     true: Floats
@@ -161,7 +162,7 @@ class _Judged:
 def _by_episodes(
     distance: Distance, data: Experience, near: float, far: float | None, number: int, random: np.random.Generator
 ) -> _Judged:
-    """Pairs of one episode, by the steps between them."""
+    """Evaluate pairs of one episode by the steps between them."""
     steps, true = _within_episodes(distance, data, 100 * number, random)
     far = far or 3 * near
     ahead = true > 0
@@ -178,14 +179,14 @@ def _by_positions(
     number: int,
     random: np.random.Generator,
 ) -> _Judged:
-    """All pairs of random observations, by true distances, map units."""
+    """Evaluate all pairs of random observations by their true distances, map units."""
     steps, true = _across(distance, data, places, truth, number, random)
     far = far or 2 * near
     return _Judged(steps, true, near, far, true <= near, true > far, true <= 1.5 * far)
 
 
 def _by_lag(distance: Distance, data: Experience, longest: int, random: np.random.Generator) -> dict[str, Any]:
-    """Distances by the steps between two observations of one episode."""
+    """Measure distances at each lag, the steps between two observations of one episode: fields of `Quality`."""
     lags, medians, fast, noise = list[int](), list[float](), list[float](), list[float]()
     for lag in np.unique(np.rint(np.geomspace(1, longest, _LAGS)).astype(int)).tolist():
         first, second = _apart(data, lag)
@@ -199,7 +200,7 @@ def _by_lag(distance: Distance, data: Experience, longest: int, random: np.rando
         noise.append(float(steps.std()))
     if not lags:
         raise InputError(f"{data!r} has no two observations of one episode up to {longest} steps apart")
-    # Beyond its end a distance says no steps at all.
+    # Lags beyond the largest distance have no calibration error: all of them are mapped to `far`.
     kept = np.array(lags) <= getattr(distance, "far", np.inf)
     errors = np.abs(np.array(fast) / np.array(lags) - 1)[kept]
     error = float(errors.mean()) if len(errors) else float("nan")
@@ -213,7 +214,7 @@ def _by_lag(distance: Distance, data: Experience, longest: int, random: np.rando
 
 
 def _apart(data: Experience, lag: int) -> tuple[Ints, Ints]:
-    """Rows of all pairs of one episode that are exactly `lag` steps apart."""
+    """Rows of all pairs of observations of one episode that are exactly `lag` steps apart."""
     longest = int(data.steps.max()) + 1
     keys = data.episodes * longest + data.steps  # ascending: time goes on within an episode
     wanted = np.flatnonzero(data.steps + lag < longest)
@@ -225,7 +226,7 @@ def _apart(data: Experience, lag: int) -> tuple[Ints, Ints]:
 def _within_episodes(
     distance: Distance, data: Experience, number: int, random: np.random.Generator
 ) -> tuple[Floats, Floats]:
-    """Distances of random pairs of one episode, and the steps from the first to the second, under 0 if it is before."""
+    """Distances of random pairs of one episode, and the steps from first to second, negative if that goes back."""
     parts = data.rows_by_episode()
     begins = np.repeat([part.start for part in parts], [part.stop - part.start for part in parts])
     lengths = np.repeat([part.stop - part.start for part in parts], [part.stop - part.start for part in parts])
@@ -246,7 +247,7 @@ def _across(
     number: int,
     random: np.random.Generator,
 ) -> tuple[Floats, Floats]:
-    """Distances and true distances of all pairs of random observations, without those of one with itself."""
+    """Distances and true distances of all pairs of different observations out of a random sample."""
     rows = np.sort(random.permutation(len(data))[:number])
     starts, goals = _embedded(distance, data, rows), _embedded_goals(distance, data, rows)
     steps, true = [], []
@@ -259,7 +260,7 @@ def _across(
 
 
 def _reached(truth: Truth, places: NDArray[Any], data: Experience, reach: int, random: np.random.Generator) -> float:
-    """How far 9 of 10 pairs of one episode get in `reach` steps, map units."""
+    """0.9 quantile of the true distance between observations of one episode `reach` steps apart, map units."""
     first, second = _apart(data, reach)
     if not len(first):
         raise InputError(f"no episode has two observations {reach} steps apart: give `near`, or a smaller reach")
@@ -269,7 +270,7 @@ def _reached(truth: Truth, places: NDArray[Any], data: Experience, reach: int, r
 
 
 def _pairs(distance: Distance, data: Experience, first: Ints, second: Ints) -> Floats:
-    """(n,) distances from observations to goals in these rows; each row is embedded once."""
+    """(n,) distances from the observations in rows `first` to the goals in rows `second`; each row is embedded once."""
     starts, start = np.unique(first, return_inverse=True)
     goals, goal = np.unique(second, return_inverse=True)
     a, b = _embedded(distance, data, starts), _embedded_goals(distance, data, goals)
@@ -281,7 +282,7 @@ def _embedded(distance: Distance, data: Experience, rows: Ints) -> NDArray[np.fl
 
 
 def _embedded_goals(distance: Distance, data: Experience, rows: Ints) -> NDArray[np.float32]:
-    """Goals as the distance takes them: observations, unless goals have another shape and it embeds those."""
+    """Embed the goals of rows: achieved goals if there are any and the distance has `embed_goal`, else observations."""
     function = getattr(distance, "embed_goal", None)
     if function is None or data.achieved_goals is None:
         return _embedded(distance, data, rows)

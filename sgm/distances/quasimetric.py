@@ -1,14 +1,14 @@
 """A distance by the QRL objective: observations are pushed as far apart as the steps between them allow.
 
 The objective is that of Wang, Torralba, Isola and Zhang (2023, Optimal Goal-Reaching Reinforcement Learning via
-Quasimetric Learning). The mean distance of random pairs is made as great as possible, while an observation is at most
-as many steps from the next one of its episode as passed between them. A quasimetric that does both is the number of
-steps of the shortest way, where actions have certain outcomes. How long a walk took is never learned, so ways are
-stitched together from many episodes.
+Quasimetric Learning). It maximises the mean distance of random pairs, under the constraint that the distance from an
+observation to the next one of its episode is at most the number of steps between them. With deterministic dynamics
+the quasimetric that does this is the length of the shortest path in steps. The length of a whole walk is never a
+training target, so paths are stitched together from many episodes.
 
-Deviations from the paper: MRN in place of IQE by default, because its tables are faster; random Fourier waves of
-vectors; the constraint holds for pairs of up to `reach` steps, not of one alone, which the triangle inequality implies
-anyway and which is learned sooner; there is no model of the dynamics, because only the distance is needed.
+Deviations from the paper: MRN replaces IQE by default, because its tables are faster; vectors have random Fourier
+features; the constraint holds for pairs of up to `reach` steps in place of single steps (the triangle inequality
+implies this, but training is faster with it); there is no model of the dynamics, because only the distance is needed.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ from sgm.learning.pairs import VECTORS, Rows
 from .embedded import EmbeddedConfig, EmbeddedDistance, Embedder
 from .learned import fit
 
-_SPEED = 30.0  # how much faster the multiplier is learned than the weights
+_SPEED = 30.0  # learning rate of the multiplier relative to that of the weights
 
 
 @dataclasses.dataclass(frozen=True)
 class QuasimetricConfig(EmbeddedConfig):
     """Hyper-parameters."""
 
-    reach: int = 5  # steps; the constraint holds for pairs of one episode that are 1 to so many steps apart
-    slack: float = 0.25  # the paper's ε: root of the mean square, steps, by which pairs may be farther apart than steps
-    softness: float = 0.1  # the paper's β of the softplus that ends the push at the offset; per step
-    offset: int = 0  # steps at which the push ends; 0: 1.5 times the cap
+    reach: int = 5  # the constraint holds for pairs of one episode that are 1 to this many steps apart
+    slack: float = 0.25  # the paper's ε: allowed root mean square by which distances exceed the steps between pairs
+    softness: float = 0.1  # the paper's β of the softplus that limits the push at the offset; per step
+    offset: int = 0  # distance at which the push ends, steps; 0: 1.5 times the cap
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be learned."""
+        """Raise InputError for values that cannot be trained with."""
         super().__post_init__()
         if not (1 <= self.reach <= self.cap and self.slack > 0 and self.softness > 0 and self.offset >= 0):
             raise InputError(
@@ -53,13 +53,13 @@ class QuasimetricConfig(EmbeddedConfig):
             )
 
 
-# Without early stopping: the Lagrangian has no least value to wait for, and stopping by order cost rank correlation.
+# Without early stopping: the Lagrangian has no minimum to stop at, and stopping by `disorder` cost rank correlation.
 FOR_IMAGES = QuasimetricConfig(cap=25, patience=0)
 FOR_VECTORS = QuasimetricConfig(encoder=VECTORS, width=128, batch=256, waves=32, patience=0)
 
 
 class Constrained(Embedder):
-    """An embedder with the Lagrange multiplier λ of its constraint."""
+    """An embedder with the Lagrange multiplier λ of the constraint."""
 
     def __init__(self, config: QuasimetricConfig, size: tuple[int, int]) -> None:
         """Make an untrained network."""
@@ -68,12 +68,12 @@ class Constrained(Embedder):
 
     @property
     def multiplier(self) -> Tensor:
-        """λ, above 0."""
+        """λ, positive."""
         return functional.softplus(self.raw_multiplier * _SPEED)
 
 
 class QuasimetricDistance(EmbeddedDistance):
-    """Steps of the shortest way, as the QRL objective finds them; see `EmbeddedDistance`."""
+    """Length of the shortest path in steps, learned by the QRL objective; see `EmbeddedDistance`."""
 
     kind = file_format = "sgm-quasimetric-1"
     config_type = QuasimetricConfig
@@ -93,19 +93,19 @@ def train(
 ) -> QuasimetricDistance:
     """Train on experience: images or vectors, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes,
-    at least two, is held out where there are 10 or more: they calibrate the distance, and training stops early by them
-    if `patience` is given, such as 8 checks.
+    Goals are the achieved goals of the experience; without them, its observations. With 10 or more episodes, the last
+    5 % of them, at least two, are held out for the calibration, and for early stopping if `patience` is set, for
+    example to 8 checks.
 
     Args:
-        data: what an agent has seen; random exploration is good enough. Actions are not needed.
-        config: hyper-parameters; None: the default ones for images or for vectors.
-        seed: of weights and batches.
+        data: experience of an agent; random exploration is good enough. Actions are not needed.
+        config: hyper-parameters; None: the defaults for images or for vectors.
+        seed: seed of weights and batches.
         device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The distance is on the CPU afterwards.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
-        settings: hyper-parameters that differ from `config`, by name. The ones to think about are `cap`, steps, at
-            which distances end, and `head`, "mrn" or "iqe".
+        settings: hyper-parameters that differ from `config`, by name. The most important ones are `cap`, the largest
+            distance in steps, and `head`, "mrn" or "iqe".
     """
     return fit(
         QuasimetricDistance,
@@ -122,7 +122,7 @@ def train(
 
 
 def objective(network: Constrained, config: QuasimetricConfig) -> BatchLoss:
-    """The Lagrangian of a batch: the weights descend it, the multiplier ascends it."""
+    """Make the Lagrangian of a batch: gradient steps descend it in the weights and ascend it in the multiplier."""
     offset = config.offset or 1.5 * config.cap
 
     def loss(rows: Rows, random: np.random.Generator) -> Tensor:
@@ -140,9 +140,9 @@ def objective(network: Constrained, config: QuasimetricConfig) -> BatchLoss:
 
 
 def disorder(network: Constrained, config: QuasimetricConfig) -> BatchLoss:
-    """1 − the rank correlation of distances with steps, up to the cap; random pairs count as the cap.
+    """Make the error for early stopping: 1 − the rank correlation of distances with steps, up to the cap.
 
-    The Lagrangian cannot tell when to stop: its multiplier changes from check to check.
+    Random pairs count as `cap` steps apart. The Lagrangian cannot be used: its multiplier changes from check to check.
     """
 
     def error(rows: Rows, random: np.random.Generator) -> Tensor:

@@ -1,9 +1,10 @@
-"""A distance by Monte-Carlo regression: how many steps passed between two observations of one episode.
+"""A distance by Monte-Carlo regression on the number of steps between two observations of one episode.
 
-The network is told the steps between pairs of up to `cap` steps, and that random pairs are at least `cap` steps apart.
-Exploration dawdles and turns round, so the steps that passed are more than were needed: overestimates cost `1 −
-optimism` and underestimates `optimism`, an expectile in place of the mean, as in implicit Q-learning. Random pairs cost
-only where they are said to be nearer than the cap, so that the triangle inequality has room to hold beyond it.
+Training targets are the steps between pairs up to `cap` steps apart, and at least `cap` steps for random pairs.
+Exploration makes detours, so the steps between two observations are more than the shortest path needs. The loss is
+therefore an expectile in place of the mean, as in implicit Q-learning: squared overestimates have weight
+`1 − optimism`, squared underestimates `optimism`. Random pairs are penalised only if their distance is below the cap,
+so that the triangle inequality can hold beyond it.
 """
 
 from __future__ import annotations
@@ -29,10 +30,10 @@ from .learned import fit
 class RegressionConfig(EmbeddedConfig):
     """Hyper-parameters."""
 
-    optimism: float = 0.2  # weight of underestimates; overestimates have the rest. 0.5: the mean of the steps
+    optimism: float = 0.2  # weight of underestimates; that of overestimates is 1 − optimism. 0.5: the mean of the steps
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be learned."""
+        """Raise InputError for values that cannot be trained with."""
         super().__post_init__()
         if not 0 < self.optimism < 1:
             raise InputError(f"optimism is {self.optimism}: expected between 0 and 1")
@@ -43,7 +44,7 @@ FOR_VECTORS = RegressionConfig(encoder=VECTORS, width=128, batch=256)
 
 
 class RegressionDistance(EmbeddedDistance):
-    """Steps by regression on the steps between observations of one episode; see `EmbeddedDistance`."""
+    """Steps, learned by regression on the steps between observations of one episode; see `EmbeddedDistance`."""
 
     kind = file_format = "sgm-regression-1"
     config_type = RegressionConfig
@@ -62,18 +63,18 @@ def train(
 ) -> RegressionDistance:
     """Train on experience: images or vectors, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes,
-    at least two, is held out where there are 10 or more: training stops early by them, and they calibrate the distance.
+    Goals are the achieved goals of the experience; without them, its observations. With 10 or more episodes, the last
+    5 % of them, at least two, are held out for early stopping and for the calibration.
 
     Args:
-        data: what an agent has seen; random exploration is good enough. Actions are not needed.
-        config: hyper-parameters; None: the default ones for images or for vectors.
-        seed: of weights and batches.
+        data: experience of an agent; random exploration is good enough. Actions are not needed.
+        config: hyper-parameters; None: the defaults for images or for vectors.
+        seed: seed of weights and batches.
         device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The distance is on the CPU afterwards.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
-        settings: hyper-parameters that differ from `config`, by name. The one to think about is `cap`, steps: distances
-            end there. It should be more than the longest edge that a memory is to have.
+        settings: hyper-parameters that differ from `config`, by name. The most important one is `cap`, the largest
+            distance in steps. It should be greater than the longest edge of the memory.
     """
     return fit(
         RegressionDistance,
@@ -89,7 +90,7 @@ def train(
 
 
 def objective(network: Embedder, config: RegressionConfig) -> BatchLoss:
-    """The loss of a batch, in (steps / cap)²."""
+    """Make the loss of a batch, in (steps / cap)²."""
 
     def loss(rows: Rows, random: np.random.Generator) -> Tensor:
         first, second = rows.pairs(random, config.batch, config.cap)
@@ -104,6 +105,6 @@ def objective(network: Embedder, config: RegressionConfig) -> BatchLoss:
 
 
 def expectile(errors: Tensor, optimism: float) -> Tensor:
-    """The mean of squared errors, of which those under 0 weigh `optimism` and the others the rest."""
+    """Mean of squared errors, with weight `optimism` for errors up to 0 and 1 − `optimism` for those above."""
     weights = torch.where(errors > 0, 1 - optimism, optimism)
     return (weights * errors.square()).mean()

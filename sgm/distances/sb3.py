@@ -1,4 +1,4 @@
-"""Steps from the values that a critic of Stable-Baselines3 gives to goals."""
+"""Distances from the critics of a trained Stable-Baselines3 model: goal-conditioned values converted to steps."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from sgm.errors import InputError, StoreError
 from sgm.learning.sb3 import ALGORITHMS, Achieved, GoalPolicy, require_columns
 
 Floats = NDArray[np.float32]
-# Of steps; values are aggregated the other way.
+# Names refer to steps. A high value means few steps, so the "max" of steps is the minimum of values.
 AGGREGATES: dict[str, Any] = {"max": torch.amin, "mean": torch.mean, "min": torch.amax}
 _FORMAT = "sgm-sb3-distance-1"
-_FAINT = 0.05  # share of its whole range that a value still has to go at the default `far`
-_SAMPLE = 2_000  # pairs of experience on which noise and far are measured
+_FAINT = 0.05  # share of the range of values that lies beyond the default `far`
+_SAMPLE = 2_000  # pairs of experience on which offset, noise and far are measured
 
 
 @dataclasses.dataclass(frozen=True)
 class Returns:
-    """What a policy that needs d steps to a goal gets in all, discounted by γ, and the way back from that to d.
+    """Conversion between steps to a goal and the discounted return V of a policy that needs d steps.
 
-    With a reward of `step` for each step and of `arrival` for the one that arrives, and S = step / (1 − γ):
-    V = S + γ^(d−1) (A − S), where A = arrival if the episode `ends` there, and arrival / (1 − γ) if the robot stays
-    there and it goes on. So d = 1 + log((V − S) / (A − S)) / log γ.
+    With a reward of `step` for each step and of `arrival` for the step that reaches the goal, and S = step / (1 − γ):
+    V = S + γ^(d−1) (A − S), where A = arrival if the episode `ends` there, and arrival / (1 − γ) if the episode
+    continues and the robot stays at the goal. So d = 1 + log((V − S) / (A − S)) / log γ.
 
     Attributes:
         gamma: γ, the discount.
-        step: reward of a step that does not arrive.
-        arrival: reward of the step that arrives, and of those after it.
+        step: reward of a step that does not reach the goal.
+        arrival: reward of the step that reaches the goal, and of those after it.
         ends: whether the episode ends at the goal.
     """
 
@@ -46,7 +46,7 @@ class Returns:
     ends: bool = True
 
     def __post_init__(self) -> None:
-        """Check that values fall with the distance."""
+        """Raise InputError unless values fall with the distance."""
         if not 0 < self.gamma <= 1 or (self.gamma == 1 and (self.step >= 0 or (self.arrival and not self.ends))):
             raise InputError(
                 f"the discount is {self.gamma!r} with a reward of {self.step} for a step: expected a discount under 1, "
@@ -67,54 +67,54 @@ class Returns:
         return self.arrival if self.ends else self.arrival / (1 - self.gamma)
 
     def steps(self, values: Tensor, far: float) -> Tensor:
-        """Steps, 1 to `far`, for values of any shape."""
+        """Convert values of any shape to steps, 1 to `far`."""
         if self.gamma == 1:
             return (1 + (values - self.arrival) / self.step).clamp(1, far)
         share = (values - self._never) / (self._at_goal - self._never)
         return 1 + share.clamp(self.gamma ** (far - 1), 1).log() / math.log(self.gamma)
 
     def value(self, steps: float) -> float:
-        """The value of being so many steps from the goal."""
+        """Value V of a state `steps` steps from the goal."""
         if self.gamma == 1:
             return self.arrival + self.step * (steps - 1)
         return self._never + self.gamma ** (steps - 1) * (self._at_goal - self._never)
 
 
 class SB3Distance:
-    """Steps that a policy of Stable-Baselines3 needs, as its critics see it; follows the Distance contract.
+    """Steps that a Stable-Baselines3 policy needs, estimated by its critics; follows the Distance contract.
 
-    The embedding is the observation itself, with what it achieves: critics mix start and goal from the first layer on,
-    so that every pair costs a pass through the networks. Small networks make memories fast. Distances lie between 1
-    (the step that arrives counts) and `far`.
+    The embedding is the observation itself with its achieved goal: critics mix start and goal from the first layer on,
+    so every pair needs a forward pass of the networks. Memories are faster with small networks. Distances lie between
+    1 (the step that reaches the goal counts) and `far`.
 
-    The values of SAC include the entropy of its actions, which makes steps shorter or longer than they are unless
-    `ent_coef` is small at the end of training.
+    The values of SAC include the entropy of its actions, which biases steps unless `ent_coef` is small at the end of
+    training.
 
     Attributes:
-        far: steps beyond which distances are not told apart.
-        noise: standard deviation, steps, of the distance to the next observation; NaN where that was not measured.
-        offset: steps that the critics add to every distance, which are taken off; 0 where that was not measured.
+        far: largest distance, steps.
+        noise: standard deviation of the distance to the next observation, steps; NaN if it was not measured.
+        offset: steps that the critics add to every distance, which are subtracted; 0 if it was not measured.
     """
 
     def __init__(
         self, networks: GoalPolicy, returns: Returns, *, aggregate: str = "max", far: float | None = None
     ) -> None:
-        """Take a policy with critics; see `from_sb3`."""
+        """Make a distance from a policy with critics; see `from_sb3`."""
         if networks.algorithm not in ALGORITHMS:
-            raise InputError(f"the model has no critic that tells steps: expected one of {', '.join(ALGORITHMS)}")
+            raise InputError(f"the model has no critic whose values are steps: expected one of {', '.join(ALGORITHMS)}")
         if aggregate not in AGGREGATES:
             raise InputError(f"aggregate is {aggregate!r}: expected one of {', '.join(map(repr, AGGREGATES))}")
         require_columns(networks)
         self.networks, self.returns, self.aggregate = networks, returns, aggregate
         self.noise, self.offset = math.nan, 0.0
         if far is None and returns.gamma == 1:
-            raise InputError("values without a discount never end: give far=, the steps at which distances end")
+            raise InputError("values without a discount are unbounded: give far=, the largest distance in steps")
         self.far = 1 + math.log(_FAINT) / math.log(returns.gamma) if far is None else float(far)
         if not 1 < self.far < math.inf:
             raise InputError(f"far is {far!r}: expected a number of steps over 1")
 
     def embed(self, observations: Any) -> Floats:
-        """(n, ...) observations to (n, e): their numbers, and what they achieve."""
+        """(n, ...) observations to (n, e): their numbers, and their achieved goals if those are not among them."""
         return self.networks.embed(observations)
 
     def embed_goal(self, goals: Any) -> Floats:
@@ -148,12 +148,12 @@ class SB3Distance:
         return np.concatenate([self._steps(*part).cpu().numpy() for part in parts])
 
     def measure(self, data: Experience, seed: int = 0) -> None:
-        """Measure offset and noise on experience, and lower `far` to the largest distance that the critics tell.
+        """Measure offset and noise on experience, and lower `far` to the largest distance that the critics express.
 
-        - The offset is the median of what is said beyond one step about goals that are reached already. HerReplayBuffer
-          of Stable-Baselines3 makes it several steps where episodes end at the goal, see docs/sb3.md.
-        - The noise is the standard deviation over single steps.
-        - The largest distance is the 99 % quantile between random observations and goals.
+        - The offset is the median distance to goals that are already reached, minus one step. HerReplayBuffer of
+          Stable-Baselines3 makes it several steps if episodes end at the goal, see docs/sb3.md.
+        - The noise is the standard deviation of distances to the next observation.
+        - The largest distance is the 0.99 quantile over random observations and goals.
         """
         random = np.random.default_rng(seed)
         first, second = random.integers(len(data), size=(2, _SAMPLE))
@@ -173,13 +173,13 @@ class SB3Distance:
 
     @property
     def fingerprint(self) -> str:
-        """What tells this distance from another one, for memory files."""
+        """Fingerprint of the distance, for memory files."""
         facts = f"{self.networks.digest()} {self.returns} {self.aggregate} {self.far!r} {self.offset!r}"
         return hashlib.sha256(facts.encode()).hexdigest()
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether `save` can keep it; see `GoalPolicy.can_be_saved`."""
+        """Whether `save` can write it; see `GoalPolicy.can_be_saved`."""
         return self.networks.can_be_saved
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -190,7 +190,7 @@ class SB3Distance:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SB3Distance:
-        """Read what `save` wrote; StoreError if the file is anything else."""
+        """Read a file written by `save`; StoreError if it is any other file."""
         networks, facts = GoalPolicy.load(path, _FORMAT)
         try:
             distance = cls(networks, Returns(**facts["returns"]), aggregate=facts["aggregate"], far=facts["far"])
@@ -224,23 +224,23 @@ def from_sb3(
     far: float | None = None,
     device: str | None = None,
 ) -> SB3Distance:
-    """A distance from the critics of a trained model of Stable-Baselines3 with MultiInputPolicy.
+    """Make a distance from the critics of a trained Stable-Baselines3 model with MultiInputPolicy.
 
     Args:
         model: SAC, TD3, DDPG or DQN, usually with HerReplayBuffer, trained on sparse rewards.
-        data: experience, to measure `offset`, `noise` and `far` on, and to see which numbers of an observation are its
-            achieved goal; None: that is seen from the model's replay buffer, if it has one.
-        achieved: what an observation achieves, where neither tells: the columns of an observation that are its achieved
-            goal, or a function from (n, ...) observations to (n, ...) achieved goals.
-        step_reward: the reward of a step that does not arrive.
-        arrival_reward: the reward of the step that arrives: −1 and 0 are usual, 0 and 1 are PointMaze's of
-            Gymnasium-Robotics, −1 and −1 count the last step too.
-        ends: whether episodes end at the goal; if not, the robot is taken to stay there and to go on collecting
-            `arrival_reward`.
-        aggregate: steps by the "max" of the critics (pessimistic), the "mean" or the "min".
-        far: steps at which distances end; None: where the value has less than 5 % of its range left, or less with
-            `data`, see `SB3Distance.measure`.
-        device: where to compute: "auto", "cpu", "cuda", "cuda:1", "mps"; None: where the model is.
+        data: experience, to measure `offset`, `noise` and `far` on, and to find the columns of an observation that are
+            its achieved goal; None: the columns are found in the model's replay buffer, if it has one.
+        achieved: the achieved goal of an observation, if neither data nor replay buffer shows it: the columns of an
+            observation that are its achieved goal, or a function from (n, ...) observations to (n, ...) achieved goals.
+        step_reward: the reward of a step that does not reach the goal.
+        arrival_reward: the reward of the step that reaches the goal. −1 and 0 are usual, PointMaze of
+            Gymnasium-Robotics has 0 and 1; −1 and −1 count the last step too.
+        ends: whether episodes end at the goal; if not, the robot is assumed to stay there and to receive
+            `arrival_reward` in every further step.
+        aggregate: aggregate of the steps over the critics: "max" (pessimistic), "mean" or "min".
+        far: largest distance, steps; None: the distance at which 5 % of the range of values is left. `data` may lower
+            it, see `SB3Distance.measure`.
+        device: where to compute: "auto", "cpu", "cuda", "cuda:1", "mps"; None: the device of the model.
     """
     _require_rewards(model, step_reward, arrival_reward)
     returns = Returns(float(getattr(model, "gamma", 0.99)), float(step_reward), float(arrival_reward), bool(ends))
@@ -251,7 +251,7 @@ def from_sb3(
 
 
 def _require_rewards(model: Any, *expected: float) -> None:
-    """InputError if the model was trained on other rewards, as far as its replay buffer tells."""
+    """Raise InputError if the replay buffer of the model holds other rewards than expected."""
     buffer = getattr(model, "replay_buffer", None)
     kept = getattr(buffer, "rewards", None)
     if kept is None:
@@ -262,5 +262,5 @@ def _require_rewards(model: Any, *expected: float) -> None:
         raise InputError(
             f"the model was trained on rewards such as {', '.join(f'{reward:g}' for reward in others[:5])}: expected "
             f"{expected[0]:g} for a step and {expected[1]:g} on arrival. Give step_reward= and arrival_reward=; dense "
-            "rewards do not tell steps"
+            "rewards cannot be converted to steps"
         )

@@ -1,6 +1,6 @@
-"""Distances from an ensemble of distributional Q-functions (SoRB), and the networks that give them.
+"""Distances from an ensemble of distributional Q-functions (SoRB), and the networks of actor and critics.
 
-Each critic says how likely each number of steps 1…B is from an observation to a goal when the actor acts; the
+Each critic predicts a distribution over the number of steps 1…B from an observation to a goal under the actor; the
 distance is the mean of that distribution, aggregated over the ensemble pessimistically (paper, appendix, PointEnv).
 """
 
@@ -38,9 +38,9 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 AGGREGATES = ("max", "mean")
 _FORMAT = "sgm-goal-networks-1"
-_ROWS = 1024  # pairs that go through the networks at once, so that activations stay in the cache
-_WORTH_A_LOOK = 48  # pairs from which on it saves time to ask one critic first
-_ROUNDING = 1e-3  # steps that single precision may be off
+_ROWS = 1024  # pairs evaluated at once, so that activations stay in the cache
+_WORTH_A_LOOK = 48  # number of pairs above which evaluating one critic first saves time
+_ROUNDING = 1e-3  # rounding error of single precision, steps
 _PAIRS = 8192  # pairs of a table evaluated at once without tiles: 8 MB of activations for each layer
 
 
@@ -61,13 +61,13 @@ class Layers(NamedTuple):
         return _affine(self.third, second.relu_())
 
     def some(self, which: slice) -> Layers:
-        """Some of the networks."""
+        """Select some of the networks."""
         return Layers(*(layer[which] for layer in self))
 
     def cross(self, starts: Tensor, goals: Tensor, extra: Tensor | None = None) -> Iterator[Tensor]:
-        """(n, o) starts and (m, o) goals to (n · m, outputs) for every pair, network by network.
+        """Yield (n · m, outputs) of each network for all pairs of (n, o) starts and (m, o) goals.
 
-        The first layer is linear in both, so it is computed for each start and each goal and added up for the pairs.
+        The first layer is linear, so it is computed once for each start and each goal, and added for the pairs.
         """
         size = starts.shape[1]
         for first, second, third in zip(*self, strict=True):
@@ -85,7 +85,7 @@ def _affine(matrix: Tensor, inputs: Tensor) -> Tensor:
 
 
 class Shape(NamedTuple):
-    """The sizes of one network, and how its weights lie in a flat vector."""
+    """The sizes of one network, and the layout of its weights in a flat vector."""
 
     inputs: int
     hidden: int
@@ -107,12 +107,12 @@ class Shape(NamedTuple):
         return sum(math.prod(matrix) for matrix in self.matrices)
 
     def split(self, flat: Tensor) -> Layers:
-        """(m, size) weights as layers that share their memory."""
+        """View (m, size) weights as layers, without a copy."""
         parts = flat.split([math.prod(matrix) for matrix in self.matrices], dim=1)
         return Layers(*(part.view(-1, *matrix) for part, matrix in zip(parts, self.matrices, strict=True)))
 
     def initialize(self, flat: Tensor, generator: torch.Generator) -> None:
-        """Fill (m, size) weights as the authors do: U(±1/√fan-in), the last layer U(±0.003), biases 0."""
+        """Initialise (m, size) weights as the authors do: U(±1/√fan-in), the last layer U(±0.003), biases 0."""
         layers = self.split(flat)
         for layer in layers:
             bound = 0.003 if layer is layers.third else 1 / math.sqrt(layer.shape[1] - 1)
@@ -125,9 +125,9 @@ class GoalNetworks:
     """An actor and its ensemble of distributional critics, for observations and goals of size o.
 
     Attributes:
-        actor: one network, (observation, goal) to an action in [−1, 1]^a before its tanh.
+        actor: one network, (observation, goal) to an action of size a, before the tanh that maps it to [−1, 1].
         critics: E networks, (observation, goal) and action to logits over 1…B steps.
-        config: how they were trained; written into the file, and part of no computation.
+        config: training settings; written into the file, not used in computations.
     """
 
     actor: Layers
@@ -136,25 +136,25 @@ class GoalNetworks:
 
     @property
     def observation_size(self) -> int:
-        """o, the numbers in an observation and in a goal."""
+        """Size o of an observation and of a goal."""
         return (self.actor.first.shape[1] - 1) // 2
 
     @property
     def bins(self) -> int:
-        """B, the longest distance the critics can express, steps."""
+        """B, the largest distance the critics can express, steps."""
         return self.critics.third.shape[2]
 
     @cached_property
     def values(self) -> Tensor:
-        """(B,) the steps that the bins stand for: 1 … B."""
+        """(B,) number of steps of each bin: 1 … B."""
         return torch.arange(1.0, self.bins + 1)
 
     def act(self, pairs: Tensor) -> Tensor:
-        """(n, 2 o) observations beside goals to (n, a) actions in [−1, 1]."""
+        """(n, 2 o) concatenated observations and goals to (n, a) actions in [−1, 1]."""
         return torch.tanh_(self.actor.forward(pairs)[0])
 
     def steps(self, pairs: Tensor) -> Tensor:
-        """(n, 2 o) observations beside goals to (E, n) expected steps when the actor acts."""
+        """(n, 2 o) concatenated observations and goals to (E, n) expected steps under the actor."""
         return self.expected(self.critics.forward(pairs, self.act(pairs)))
 
     def expected(self, logits: Tensor) -> Tensor:
@@ -162,7 +162,7 @@ class GoalNetworks:
         return torch.softmax(logits, dim=2) @ self.values
 
     def table(self, starts: Tensor, goals: Tensor) -> Tensor:
-        """(n, o) starts and (m, o) goals to (E, n · m) expected steps when the actor acts."""
+        """(n, o) starts and (m, o) goals to (E, n · m) expected steps under the actor."""
         actions = torch.tanh_(next(self.actor.cross(starts, goals)))
         return torch.stack([logits.softmax(1) @ self.values for logits in self.critics.cross(starts, goals, actions)])
 
@@ -178,7 +178,7 @@ class GoalNetworks:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> GoalNetworks:
-        """Read what `save` wrote; StoreError if the file is anything else."""
+        """Read a file written by `save`; StoreError if it is any other file."""
         tensors, metadata = read_tensors(path, _FORMAT)
         actor, critics = (
             Layers(*(tensors[f"{name}.{layer}"] for layer in Layers._fields)) for name in ("actor", "critics")
@@ -187,35 +187,36 @@ class GoalNetworks:
 
 
 class DistributionalDistance:
-    """Expected steps from one observation to another under the actor, as an ensemble of critics sees it.
+    """Expected steps from one observation to another under the actor, estimated by an ensemble of critics.
 
-    Follows the Distance contract. Distances lie between 1 (not 0: the critics count the step that arrives) and the
-    number of bins. The embedding is the observation itself, because the first layer already mixes start and goal.
+    Follows the Distance contract. Distances lie between 1 (not 0: the critics count the step that reaches the goal) and
+    the number of bins. The embedding is the observation itself, because the first layer already mixes start and goal.
     """
 
     def __init__(self, networks: GoalNetworks, aggregate: str = "max", *, compiled: bool | None = None) -> None:
-        """Take trained `networks`.
+        """Make a distance from trained networks.
 
         Args:
             networks: an actor and its critics.
-            aggregate: what the ensemble is taken for: its "max" (pessimistic, the paper) or its "mean".
-            compiled: a few pairs, as one robot asks for them, go through compiled code instead of torch, which is
-                several times as fast: True (extra `fast`), False, or None: where numba is installed. The numbers are
-                the same up to rounding, and episodes of PointEnv came out the same step by step (docs/speed.md), but
-                results that must repeat to the last bit, as those of benchmarks, are made with False.
+            aggregate: aggregate over the ensemble: "max" (pessimistic, the paper's) or "mean".
+            compiled: whether small batches of pairs, as one robot needs them, are evaluated by compiled code in place
+                of torch, which is several times as fast: True (extra `fast`), False, or None: if numba is installed.
+                The numbers are the same up to rounding, and episodes of PointEnv were the same step by step
+                (docs/speed.md), but use False for results that must repeat to the last bit, as in benchmarks.
         """
         if aggregate not in AGGREGATES:
             raise InputError(f"aggregate is {aggregate!r}: expected one of {', '.join(map(repr, AGGREGATES))}")
         self.networks = networks
         self.aggregate = aggregate
         self.fingerprint = _fingerprint(networks, aggregate)
-        self.unchanged_radius = 0.013  # for observations in [0, 1]; a wider box proves less, a narrower applies less
+        # For observations in [0, 1]: within a larger radius less can be proven, a smaller one is left sooner.
+        self.unchanged_radius = 0.013
         self._tiles = TiledTable(networks)
         self._single = single_pairs(networks, compiled)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], aggregate: str = "max") -> DistributionalDistance:
-        """The distance whose networks lie in the `.safetensors` file at `path`."""
+        """Read the networks from a `.safetensors` file, and make a distance from them."""
         return cls(GoalNetworks.load(path), aggregate)
 
     def embed(self, observations: ArrayLike) -> Floats:
@@ -248,10 +249,10 @@ class DistributionalDistance:
             return self._pairs(starts, goals)
 
     def differ(self, starts: ArrayLike, goals: ArrayLike, steps: Floats, slack: float) -> NDArray[np.bool_]:
-        """Which pairs are `slack` steps or more away from (n,) `steps`: (n, o) and (n, o) embeddings to (n,) bool.
+        """Whether distances differ from (n,) `steps` by `slack` or more: (n, o) and (n, o) embeddings to (n,) bool.
 
-        The same answer as from `pairs`, mostly from one critic: the ensemble is aggregated by its maximum, so one that
-        says too many steps is enough, and none says more than the number of bins.
+        The result is the same as with `pairs`, mostly from one critic: the ensemble is aggregated by its maximum, so
+        one critic with a much larger distance is enough, and no distance exceeds the number of bins.
         """
         starts, goals = self._checked(starts, "starts"), self._checked(goals, "goals")
         if self.aggregate != "max" or len(starts) < _WORTH_A_LOOK or len(self.networks.critics.first) == 1:
@@ -277,11 +278,11 @@ class DistributionalDistance:
     def nearest(
         self, starts: ArrayLike, goals: ArrayLike, *, outgoing: bool = True
     ) -> tuple[NDArray[np.int64], Floats]:
-        """For each start the nearest goal, and the steps to it: (n, o) and (m, o) embeddings to (n,) and (n,).
+        """Find the nearest goal of each start, and the steps to it: (n, o) and (m, o) embeddings to (n,) and (n,).
 
-        With `outgoing=False` for each goal the nearest start: (m,) and (m,). Of several as near, the first.
+        With `outgoing=False` find the nearest start of each goal: (m,) and (m,). Of equally near ones, the first.
 
-        One critic says for every pair how far it is at least; the others are asked only where that may be the nearest.
+        One critic gives a lower bound for every pair; the others are evaluated only for pairs that may be the nearest.
         """
         starts, goals = self._checked(starts, "starts"), self._checked(goals, "goals")
         plain = self.aggregate != "max" or self._tiles.worthwhile(len(starts), len(goals))
@@ -311,7 +312,7 @@ class DistributionalDistance:
 
     @torch.inference_mode()
     def _least_table(self, starts: Floats, goals: Floats) -> Floats:
-        """(n, m) steps that the first critic says."""
+        """(n, m) steps by the first critic: a lower bound of the maximum over the ensemble."""
         networks, columns = self.networks, torch.tensor(goals)
         table = np.empty((len(starts), len(goals)), np.float32)
         block = max(1, _ROWS // len(goals))
@@ -330,7 +331,7 @@ class DistributionalDistance:
 
     @torch.inference_mode()
     def unchanged_nearby(self, start: Floats, goals: Floats, steps: Floats, slack: float) -> NDArray[np.bool_]:
-        """Which goals provably stay within `slack` of `steps` while the start moves by up to `unchanged_radius`.
+        """Find goals whose distance provably stays within `slack` of `steps` if the start moves by `unchanged_radius`.
 
         (o,) start, (m, o) goals and (m,) steps from the start to (m,) bool; see `sgm.distances.fast_bounds`.
         """
@@ -355,7 +356,7 @@ class DistributionalDistance:
 
 
 def single_pairs(networks: GoalNetworks, compiled: bool | None) -> SinglePairs | None:
-    """Compiled code for a few pairs at once; without numba None, or MissingExtra if `compiled` is True."""
+    """Return compiled code for small batches of pairs; without numba None, or MissingExtra if `compiled` is True."""
     if compiled is False:
         return None
     try:
@@ -365,7 +366,7 @@ def single_pairs(networks: GoalNetworks, compiled: bool | None) -> SinglePairs |
     except ModuleNotFoundError as error:
         if compiled:
             raise MissingExtra("compiled=True", "fast", error) from error
-    except Exception:  # numba is there and cannot be used, for example because it finds no place for its files
+    except Exception:  # numba is installed but cannot be used, for example because its cache cannot be written
         if compiled:
             raise
     return None

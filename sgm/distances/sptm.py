@@ -1,7 +1,7 @@
-"""The paper's distance: a classifier of what lies a few steps apart (SPTM).
+"""The paper's distance for ViZDoom (SPTM): a classifier whether two observations are a few steps apart.
 
-`train` takes the experience of any environment, images or vectors. `train_closeness` takes images of episodes of one
-length, as the ViZDoom benchmark has them.
+`train` takes the experience of any environment, images or vectors. `train_closeness` takes images in episodes of one
+length, as in the ViZDoom benchmark.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .calibration import QUANTILE, Raw, draw_windows, falling_by_lag, falling_cu
 from .learned import LearnedDistance, fit
 from .precision import close_pairs, far_pairs
 
-_PAIRS = 8192  # pairs that go through the head at once: 16 MB for each layer of 512 units
+_PAIRS = 8192  # pairs evaluated by the head at once: 16 MB for each layer of 512 units
 _GOALS = 1024  # goals among them
 Floats = NDArray[np.float32]
 
@@ -39,19 +39,19 @@ class ClosenessConfig:
 
     encoder: str = "small"  # or "resnet18"; "mlp" for vectors, and for images that it flattens
     width: int = 32  # channels of the small encoder, units of the perceptron
-    embedding: int = 0  # numbers of an embedding; 0: 512 for resnet18 (the paper's), 128 for small
-    hidden: int = 0  # units in each of the head's four layers; 0: as many
+    embedding: int = 0  # size of an embedding; 0: 512 for resnet18 (the paper's), 128 for others
+    hidden: int = 0  # units in each of the head's four layers; 0: 512 for resnet18, 128 for others
     iterations: int = 4_000  # updates
     batch: int = 128  # pairs of an update, half of them close
-    reach: int = 5  # a close pair is 1 to so many steps apart
-    apart: int = 25  # a far pair is at least so many steps apart
-    learning_rate: float = 1e-3  # of AdamW, at its highest
-    standardise: bool = False  # subtract the mean image; `train` does
-    patience: int = 0  # `train` stops after so many of 20 held-out checks in a row without a better one, and keeps the
-    # best weights; 0: never, the last weights are kept
+    reach: int = 5  # a close pair is 1 to this many steps apart
+    apart: int = 25  # a far pair is at least this many steps apart
+    learning_rate: float = 1e-3  # peak, of AdamW
+    standardise: bool = False  # subtract the mean image; True in the defaults of `train` for images
+    patience: int = 0  # `train` stops after this many of 20 held-out checks in a row without improvement, and keeps the
+    # best weights; 0: no early stopping, the last weights are kept
 
     def __post_init__(self) -> None:
-        """Fill in the sizes that go with the encoder."""
+        """Set sizes of 0 to those that fit the encoder."""
         usual = 512 if self.encoder == "resnet18" else 128
         for name in ("embedding", "hidden"):
             object.__setattr__(self, name, getattr(self, name) or usual)
@@ -63,10 +63,10 @@ PAPER = ClosenessConfig(encoder="resnet18", batch=64, learning_rate=1e-4)
 
 
 class Closeness(Embedding):
-    """One encoder for both observations, and a head that takes the two embeddings side by side.
+    """One encoder for both observations, and a head that takes the two concatenated embeddings.
 
-    Four layers with ReLU and then one for the logit, as in SPTM's code (the paper says "4 layer dense network").
-    Deviation from that code: no batch normalisation in the head.
+    The head has four layers with ReLU and one for the logit, as in SPTM's code (the paper says "4 layer dense
+    network"). Deviation from that code: no batch normalisation in the head.
     """
 
     def __init__(self, config: ClosenessConfig, size: tuple[int, int]) -> None:
@@ -78,23 +78,23 @@ class Closeness(Embedding):
         self.head = nn.Sequential(*layers, nn.Linear(config.hidden, 1))
 
     def forward(self, starts: Tensor, goals: Tensor) -> Tensor:
-        """(n, 3, height, width) images each to (n,) logits: is the goal a few steps after the start?"""
+        """(n, 3, height, width) starts and goals to (n,) logits that the goal is a few steps after the start."""
         return self.compare(*self.encoder(torch.cat([starts, goals])).chunk(2))
 
     def compare(self, starts: Tensor, goals: Tensor) -> Tensor:
-        """(n, e) embeddings each to (n,) logits."""
+        """(n, e) and (n, e) embeddings to (n,) logits."""
         return self.head(torch.cat([starts, goals], dim=1))[:, 0]
 
 
 class ClosenessDistance(LearnedDistance):
-    """Steps from one observation to another, by the logit that they are close; see `LearnedDistance`.
+    """Steps from one observation to another, from the logit that they are close; see `LearnedDistance`.
 
-    It is asymmetric. The calibration: `logits[i]` is the logit of what comes `lags[i]` steps later. After `train` it is
-    the logit that 9 of 10 pairs at that lag in held-out episodes exceed; after `train_closeness` it is the median.
-    Within its reach a classifier hardly tells 1 step from 5: steps up to there are rough.
+    It is asymmetric. Calibration: `logits[i]` is the logit for observations `lags[i]` steps later. After `train` it is
+    the logit that 90 % of the pairs at that lag in held-out episodes exceed; after `train_closeness` it is the median.
+    A classifier hardly distinguishes distances within its `reach`: with a reach of 5, 1 step and 5 steps look alike.
 
     Attributes:
-        logits: (l,) falling, beside `lags`.
+        logits: (l,) falling, one for each of `lags`.
     """
 
     kind, file_format = "closeness", "sgm-closeness-1"
@@ -105,7 +105,7 @@ class ClosenessDistance(LearnedDistance):
     network: Closeness
 
     def __init__(self, network: Closeness, size: tuple[int, int], config: ClosenessConfig) -> None:
-        """Take a trained network; it is calibrated with `calibrate`."""
+        """Make a distance from a trained network; calibrate it before use, as `train` does."""
         super().__init__(network, size, config)
         first, *rest = network.head
         assert isinstance(first, nn.Linear)
@@ -121,7 +121,7 @@ class ClosenessDistance(LearnedDistance):
     def closeness(self, starts: ArrayLike, goals: ArrayLike) -> Floats:
         """(n, e) and (m, e) to (n, m) logits.
 
-        The first layer is linear in both, so it is computed for each start and each goal and added up for the pairs.
+        The first layer is linear, so it is computed once for each start and each goal, and added for the pairs.
         """
         of_starts, of_goals = self._halves(starts, goals)
         table = np.empty((len(of_starts), len(of_goals)), np.float32)
@@ -142,20 +142,20 @@ class ClosenessDistance(LearnedDistance):
         return torch.cat([self._rest(part)[:, 0] for part in (of_starts + of_goals).split(_PAIRS)]).numpy()
 
     def _halves(self, starts: ArrayLike, goals: ArrayLike) -> tuple[Tensor, Tensor]:
-        """What the first layer makes of (n, e) starts and of (m, e) goals, whose sum it makes of pairs."""
+        """Outputs of the first layer for (n, e) starts and for (m, e) goals; their sum is the output for a pair."""
         weight, size = self._first.weight, self.config.embedding
         a, b = (torch.tensor(_vectors(v, size, name)) for v, name in ((starts, "starts"), (goals, "goals")))
         return functional.linear(a, weight[:, :size], self._first.bias), functional.linear(b, weight[:, size:])
 
     def steps(self, logits: Floats) -> Floats:
-        """Steps for logits, of any shape."""
+        """Convert logits of any shape to steps."""
         return to_steps(logits, self.logits, self.lags)
 
     def calibrate(self, frames: Pictures, lags: int = 20, samples: int = 2_000, seed: int = 0) -> None:
-        """Find the median logit at every lag in rollouts (episodes, images, height, width, 3)."""
+        """Measure the median logit at every lag in rollouts (episodes, images, height, width, 3)."""
         windows = draw_windows(self.embed, frames, lags, samples, seed)
         medians = np.array([np.median(self._of_pairs(windows[:, 0], later)) for later in windows.swapaxes(0, 1)])
-        top = float(medians[:2].max())  # an image and itself were no pair in training: its logit may be anything
+        top = float(medians[:2].max())  # no training pair had twice the same image: its logit is arbitrary
         self.lags, self.logits = falling_curve(top, medians[1:])
 
     def _find_curve(self, raw: Raw, rows: Rows, seed: int) -> None:
@@ -175,20 +175,20 @@ def train(
 ) -> ClosenessDistance:
     """Train on experience: images or vectors, episodes of any length.
 
-    Goals are the achieved goals of the experience; without them, its observations. The last twentieth of the episodes,
-    at least two, is held out where there are 10 or more: they calibrate the distance, and training stops early by them
-    if `patience` is given, such as 8 checks. Deviation from the paper: far pairs may be of different episodes, because
-    episodes may be short.
+    Goals are the achieved goals of the experience; without them, its observations. With 10 or more episodes, the last
+    5 % of them, at least two, are held out for the calibration, and for early stopping if `patience` is set, for
+    example to 8 checks. Deviation from the paper: far pairs may be of different episodes, because episodes may be
+    short.
 
     Args:
-        data: what an agent has seen; random exploration is good enough. Actions are not needed.
-        config: hyper-parameters; None: the default ones for images or for vectors.
-        seed: of weights and batches.
+        data: experience of an agent; random exploration is good enough. Actions are not needed.
+        config: hyper-parameters; None: the defaults for images or for vectors.
+        seed: seed of weights and batches.
         device: where to train: "auto", "cpu", "cuda", "cuda:1", "mps". The distance is on the CPU afterwards.
         checkpoint: a file from which an interrupted training resumes.
         progress: show a progress bar.
-        settings: hyper-parameters that differ from `config`, by name. The ones to think about are `reach` and `apart`,
-            in steps: what counts as close and as far. Steps are told apart up to 4 times the reach at most.
+        settings: hyper-parameters that differ from `config`, by name. The most important ones are `reach` and `apart`,
+            in steps: the limits of close and of far pairs. Distances are calibrated up to 4 times the reach.
     """
     return fit(
         ClosenessDistance,
@@ -204,7 +204,7 @@ def train(
 
 
 def objective(network: Closeness, config: ClosenessConfig) -> BatchLoss:
-    """The cross entropy of a batch, one half of which is close and the other far."""
+    """Make the cross entropy of a batch, half of whose pairs are close and half far."""
     _check_reach(config)
     half = config.batch // 2
     labels = torch.from_numpy((np.arange(2 * half) < half).astype(np.float32))
@@ -235,8 +235,8 @@ def train_closeness(
 ) -> ClosenessDistance:
     """Train on random exploration: (episodes, images, height, width, 3) uint8.
 
-    `start` is a distance of the same architecture to go on from. Deviations from the paper, which finetunes SPTM's
-    weights with Adam: from scratch unless there is a `start`, and with AdamW.
+    `start` is a distance of the same architecture to start from. Deviations from the paper, which finetunes SPTM's
+    weights with Adam: training is from scratch unless there is a `start`, and uses AdamW.
     """
     config = config or ClosenessConfig()
     _check_reach(config)
@@ -268,7 +268,7 @@ def train_closeness(
 def draw_labelled(
     random: np.random.Generator, episodes: int, length: int, config: ClosenessConfig
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64], Floats]:
-    """Rollouts, two times in each, and whether they are close: 1 for the first half of the pairs, 0 for the others."""
+    """Draw rollouts, two times in each, and labels: 1 for close pairs, the first half, and 0 for far pairs."""
     half = config.batch // 2
     close = close_pairs(random, episodes, length, half, config.reach)
     far = far_pairs(random, episodes, length, config.batch - half, config.apart)

@@ -1,4 +1,4 @@
-"""A distance given as a table: exact, and all that a test or a small known world needs."""
+"""A distance given as a table: exact, for tests and small known worlds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class TableDistance:
     """
 
     def __init__(self, matrix: ArrayLike) -> None:
-        """Take the (n, n) `matrix` of steps: entry [i, j] is the way from i to j."""
+        """Make a distance from an (n, n) matrix of steps: entry [i, j] is the distance from i to j."""
         try:
             table = np.array(matrix, np.float32, order="C")
         except (TypeError, ValueError) as error:
@@ -65,9 +65,9 @@ class TableDistance:
             raise self._not_in_table() from None
 
     def table(self, embeddings: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
-        """The table, and the (n,) rows of it that (n, 1) embeddings stand for; None in a class with another `__call__`.
+        """Return the table and the (n,) rows of (n, 1) embeddings in it; None in a class with another `__call__`.
 
-        Compiled code reads single entries there instead of asking for all distances of a block.
+        Compiled code reads single entries from it in place of computing all distances of a block.
         """
         if type(self).__call__ is not TableDistance.__call__:
             return None

@@ -1,7 +1,7 @@
-"""What images look like: the means of a β-VAE, the paper's features for perceptual consistency (SafetyGym).
+"""Image features: the means of a β-VAE, as the paper uses for perceptual consistency (SafetyGym).
 
-The encoder is the distance's, as in the paper, except that it ends in two dense layers, mean and log-variance, without
-a LayerNorm: means of a fixed length would leave the divergence nothing to lower.
+The encoder is that of the distance, as in the paper, except that it ends in two dense layers, mean and log-variance,
+without a LayerNorm: with means of constant norm the divergence could not be minimised.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ class VAEConfig:
     """Hyper-parameters."""
 
     width: int = 32  # channels of each convolution
-    latent: int = 50  # numbers of a feature
-    beta: float = 1.0  # of the divergence, against half the squared error summed over an image from -1 to 1
+    latent: int = 50  # size of a feature vector
+    beta: float = 1.0  # weight of the divergence, relative to half the squared error, summed over an image in [-1, 1]
     iterations: int = 1_500  # updates
     batch: int = 128  # images of an update
-    learning_rate: float = 1e-3  # of AdamW, at its highest
+    learning_rate: float = 1e-3  # peak, of AdamW
 
 
 class Means(nn.Sequential):
-    """The half of the encoder that features come from: images to means."""
+    """The part of the encoder that features need: images to means."""
 
     def __init__(self, config: VAEConfig, size: tuple[int, int]) -> None:
-        """Make an untrained one for images of this (width, height)."""
+        """Make an untrained network for images of this (width, height)."""
         body, shape = convolutions(size, config.width)
         super().__init__(body, nn.Flatten(), nn.Linear(int(np.prod(shape)), config.latent))
 
@@ -55,7 +55,7 @@ class VAE(nn.Module):
         """Make an untrained network for images of this (width, height)."""
         super().__init__()
         if size[0] % 8 or size[1] % 8:
-            raise InputError(f"images are {size[0]} × {size[1]}: expected multiples of 8 pixels, to be drawn again")
+            raise InputError(f"images are {size[0]} × {size[1]}: expected multiples of 8 pixels, for the decoder")
         width, (_, self.shape) = config.width, convolutions(size, config.width)
         numbers = int(np.prod(self.shape))
         self.means = Means(config, size)
@@ -83,9 +83,9 @@ class VAE(nn.Module):
 
 
 class VAEFeatures(Trained):
-    """Images to the means of their latents: `features` of a memory, which compares them by the L2 norm.
+    """Maps images to the means of their latents, for `features` of a memory, which compares them by the L2 norm.
 
-    Files have what makes means only: no decoder, no variances.
+    Files hold only the network of the means, without decoder and variances.
     """
 
     file_format = "sgm-vae-1"
@@ -93,7 +93,7 @@ class VAEFeatures(Trained):
     network_type = Means
 
     def __init__(self, network: Means, size: tuple[int, int], config: VAEConfig) -> None:
-        """Take a trained network."""
+        """Make features from a trained network."""
         self.network, self.size, self.config = network, size, config
         self.inference = for_inference(network)
 
@@ -111,7 +111,7 @@ def train(
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = True,
 ) -> VAEFeatures:
-    """Train on experience: images, cut into episodes of one length; see `train_vae`."""
+    """Train on the images of experience, cut into episodes of one length; see `train_vae`."""
     where = None if checkpoint is None else Path(checkpoint)
     frames = image_rollouts(data)
     return train_vae(frames, config, seed=seed, device=device, checkpoint=where, progress=progress)
@@ -154,7 +154,7 @@ def train_vae(
 
 
 def negative_bound(network: VAE, images: Tensor, noise: Tensor, beta: float) -> Tensor:
-    """What a β-VAE lowers: half the squared error of an image drawn again, and β times the divergence, in nats.
+    """Loss of a β-VAE: half the squared reconstruction error, plus β times the divergence, in nats.
 
     (n, 3, height, width) images and (n, latent) standard normal noise to the mean over images.
     """

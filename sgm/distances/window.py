@@ -1,8 +1,8 @@
-"""Distances over temporal windows: a frame and those just before and after it, against another frame and its own.
+"""Distances over temporal windows: the distance of two frames is aggregated over the frames just before and after them.
 
 The paper takes the maximum distance over the 25 pairs of ±2 frames (appendix, ViZDoom), so that two places must look
-alike for a while before they count as close. `window_steps` is that sentence, for a few frames; `window_table` gives
-the same for all pairs of frames, by the fast code of fast_windows.py.
+alike for a while before they count as close. `window_steps` computes this directly for a few frames; `window_table`
+computes the same for all pairs of frames, by the fast code of fast_windows.py.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .table import TableDistance
 
 Floats = NDArray[np.float32]
 AGGREGATES = {"farthest": np.maximum, "closest": np.minimum, "mean": np.add}
-SCALE = 8  # levels a step has in a uint8 table, which then ends at 31.9 steps
-_BLOCK = 1 << 22  # distances asked for at once: 16 MB
+SCALE = 8  # levels per step in a uint8 table, whose largest distance is then 31.9 steps
+_BLOCK = 1 << 22  # distances computed at once: 16 MB
 
 
 class WindowDistance(TableDistance):
-    """Distances looked up in a table that `window_table` made; observations are frame numbers, its rows.
+    """Distances looked up in a table from `window_table`; observations are frame numbers, which are its rows.
 
-    The table is not copied and stays as small as it is. As for a `TableDistance`, give the memory a `features` function
-    or `tau_p=None`: the embedding is the frame number.
+    The table is neither copied nor converted. As for a `TableDistance`, give the memory a `features` function or
+    `tau_p=None`: the embedding is the frame number.
     """
 
     def __init__(self, table: NDArray[Any], scale: float = SCALE) -> None:
-        """Take the (n, n) table, uint8 with `scale` levels a step, or float32 in steps."""
+        """Make a distance from an (n, n) table, uint8 with `scale` levels per step, or float32 in steps."""
         if table.ndim != 2 or table.shape[0] != table.shape[1] or table.dtype not in (np.uint8, np.float32):
             raise InputError(f"the table is {table.dtype} of shape {table.shape}: expected (n, n) uint8 or float32")
         self.matrix = np.ascontiguousarray(table).view()
@@ -72,17 +72,17 @@ def window_table(
     dtype: type[np.uint8] | type[np.float32] = np.uint8,
     scale: float = SCALE,
 ) -> NDArray[Any]:
-    """Distances between all frames, over the pairs of their windows: (n, n), made a block of rows at a time.
+    """Compute (n, n) distances between all frames, aggregated over their windows, in blocks of rows.
 
     Args:
-        distance: between single frames.
-        embeddings: (n, e) of the frames, in the order in which they were seen.
-        episodes: (n,) the episode of each frame; windows end where episodes do.
+        distance: distance between single frames.
+        embeddings: (n, e) embeddings of the frames, in order of time.
+        episodes: (n,) the episode of each frame; windows are cut off at the ends of episodes.
         window: frames on either side, so that (2 window + 1)² pairs are aggregated; 0 for the frames alone.
         aggregate: "farthest" pair (pessimistic, the paper's), "closest" pair, or the "mean", for which frames beyond
             the end of an episode count as its last one.
         dtype: np.uint8, a quarter of the size, or np.float32 for exact steps.
-        scale: levels a step has in a uint8 table; beyond 255 levels everything is equally far.
+        scale: levels per step in a uint8 table; distances above 255 levels are stored as 255.
     """
     vectors, index = np.asarray(embeddings, np.float32), window_index(episodes, window)
     if vectors.ndim != 2 or len(vectors) != len(index):
@@ -96,7 +96,7 @@ def window_table(
         own = index[begin : begin + rows]
         first, last = own[0, 0], own[-1, -1] + 1
         steps = between(distance, vectors[first:last], vectors)
-        # Rounding keeps the order, and small numbers are compared faster; a mean is rounded at the end.
+        # Rounding preserves the order, and uint8 is compared faster; a mean is rounded at the end.
         block = _quantised(steps, scale) if table.dtype == np.uint8 and aggregate != "mean" else steps
         block = over_columns(over_rows(block, own - first, combine), index, combine)
         if aggregate == "mean":
@@ -107,7 +107,7 @@ def window_table(
 
 
 def window_index(episodes: ArrayLike, window: int) -> NDArray[np.int64]:
-    """The frames in each frame's window, (n, 2 window + 1); beyond the end of an episode its last frame again."""
+    """(n, 2 window + 1) frames in each frame's window; beyond an end of the episode its first or last frame repeats."""
     labels = np.asarray(episodes)
     if labels.ndim != 1 or window < 0:
         raise InputError(f"episodes have shape {labels.shape}, window is {window}: expected (n,), and 0 or more")
@@ -115,7 +115,7 @@ def window_index(episodes: ArrayLike, window: int) -> NDArray[np.int64]:
         return np.empty((0, 2 * window + 1), np.int64)
     starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
     if len(np.unique(labels)) != len(starts):
-        raise InputError("the frames of an episode are apart: expected one episode after the other")
+        raise InputError("the frames of an episode are not contiguous: expected one episode after the other")
     lengths = np.diff(np.append(starts, len(labels)))
     first = np.repeat(starts, lengths)[:, None]
     last = first + np.repeat(lengths, lengths)[:, None] - 1
@@ -123,15 +123,15 @@ def window_index(episodes: ArrayLike, window: int) -> NDArray[np.int64]:
 
 
 def window_embeddings(embeddings: ArrayLike, episodes: ArrayLike, window: int = 2) -> Floats:
-    """The embeddings in each frame's window, (n, e) to (n, 2 window + 1, e), for `window_steps`."""
+    """Collect the embeddings in each frame's window, (n, e) to (n, 2 window + 1, e), for `window_steps`."""
     return np.asarray(embeddings, np.float32)[window_index(episodes, window)]
 
 
 def window_steps(distance: Distance, starts: Floats, goals: Floats, aggregate: str = "farthest") -> Floats:
-    """Distances over the windows of a few frames: (n, s, e) and (m, g, e) embeddings to (n, m) float32 steps.
+    """Compute distances over the windows of a few frames: (n, s, e) and (m, g, e) embeddings to (n, m) float32 steps.
 
-    For live frames, whose windows hold the past alone (s may be 1), against the windows of nodes. A distance that is
-    calibrated from a closeness (`closeness` and `steps`) is calibrated for the pair that counts only.
+    It compares live frames, whose windows hold only the past (s may be 1), with the windows of nodes. If the distance
+    has `closeness` and `steps`, closeness is aggregated first, and only the result is converted to steps.
     """
     combine = _check_aggregate(aggregate)
     shape = (*np.shape(starts)[:2], *np.shape(goals)[:2])
@@ -157,5 +157,5 @@ def _check_aggregate(aggregate: str) -> np.ufunc:
 
 def _check_scale(scale: float) -> float:
     if not 0 < scale < np.inf:
-        raise InputError(f"scale is {scale}: expected levels a step, above 0")
+        raise InputError(f"scale is {scale}: expected levels per step, above 0")
     return float(scale)

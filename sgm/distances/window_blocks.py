@@ -1,7 +1,7 @@
-"""Distances over temporal windows without a table of all frames: blocks of it, when they are asked for.
+"""Distances over temporal windows without a table of all frames: blocks of the table are computed on demand.
 
-They are those of `WindowDistance(window_table(...))`. The table of n frames takes n² bytes, 10 GB of 100,000 frames; a
-memory compares each frame with its nodes alone.
+The distances equal those of `WindowDistance(window_table(...))`. The table of n frames takes n² bytes, 10 GB for
+100,000 frames, but a memory compares each frame only with its nodes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .window import SCALE, WindowDistance, _check_aggregate, _check_scale, _quan
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-TABLE = 1 << 30  # bytes of a table of all frames, at most; more frames are compared in blocks
-_NUMBERS = 1 << 23  # distances asked for at once: 32 MB
+TABLE = 1 << 30  # largest size of a table of all frames, bytes; more frames are compared in blocks
+_NUMBERS = 1 << 23  # distances computed at once: 32 MB
 _PAIRS = 1 << 12
 
 
 class WindowBlocks:
-    """Distances over the windows of frames, as `WindowDistance` has them; observations are frame numbers.
+    """Distances over the windows of frames, equal to those of `WindowDistance`; observations are frame numbers.
 
     Give the memory a `features` function or `tau_p=None`: the embedding is the frame number.
     """
@@ -40,7 +40,7 @@ class WindowBlocks:
         aggregate: str = "farthest",
         scale: float = SCALE,
     ) -> None:
-        """Take what `window_table` takes; distances are rounded as in its uint8 tables, `scale` levels a step."""
+        """Make a distance; arguments are those of `window_table`, and distances are rounded as in its uint8 tables."""
         self.distance = distance
         self.vectors: Floats = np.asarray(embeddings, np.float32)
         self.index: Ints = window_index(episodes, window)
@@ -55,7 +55,7 @@ class WindowBlocks:
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of the frames and of how they are compared, for memory files."""
+        """A digest of the frames and of the settings, for memory files."""
         digest = hashlib.sha256(f"{self.aggregate} {self.scale} {getattr(self.distance, 'fingerprint', None)}".encode())
         digest.update(self.index.tobytes())
         digest.update(self.vectors.tobytes())
@@ -86,7 +86,7 @@ class WindowBlocks:
         return np.concatenate(found) * self.step
 
     def row(self, frame: int) -> NDArray[np.uint8]:
-        """(n,) levels from a frame to all frames; a few rows around it are kept."""
+        """(n,) levels from a frame to all frames; neighbouring rows are computed too and cached."""
         first = frame - frame % 16
         if self._block[0] != first:
             everything = np.arange(len(self.index))
@@ -94,7 +94,7 @@ class WindowBlocks:
         return self._block[1][frame - first]
 
     def levels(self, starts: Ints, goals: Ints) -> NDArray[np.uint8]:
-        """(n,) and (m,) frames to (n, m) levels, `scale` of them a step."""
+        """(n,) and (m,) frames to (n, m) levels, `scale` of them per step."""
         table = np.empty((len(starts), len(goals)), np.uint8)
         columns, place = np.unique(self.index[goals], return_inverse=True)
         place = place.reshape(len(goals), -1)
@@ -112,7 +112,7 @@ class WindowBlocks:
         return table
 
     def _over_columns(self, block: NDArray[Any], place: Ints, whole: NDArray[np.bool_]) -> NDArray[Any]:
-        """Combine the columns of each goal's window, in the order in which `window_table` does, so that sums agree."""
+        """Combine the columns of each goal's window, in the same order as `window_table`, so that sums agree."""
         window = place.shape[1] // 2
         order = [window] + [window + sign * shift for shift in range(1, window + 1) for sign in (-1, 1)]
         combined = np.empty((len(block), len(place)), block.dtype)
@@ -124,18 +124,18 @@ class WindowBlocks:
     def _frames(self, embeddings: Floats) -> Ints:
         frames = np.asarray(embeddings)[:, 0].astype(np.int64)
         if len(frames) and not (frames.min() >= 0 and frames.max() < len(self.index)):
-            raise DistanceError(f"an embedding is no frame: frames are numbered 0 to {len(self.index) - 1}")
+            raise DistanceError(f"an embedding is not a frame number: frames are 0 to {len(self.index) - 1}")
         return frames
 
 
 def window_distance(
     distance: Distance, embeddings: ArrayLike, episodes: ArrayLike, **how: Any
 ) -> WindowDistance | WindowBlocks:
-    """Distances over windows: from a table of all frames while that takes up to 1 GB, otherwise in blocks.
+    """Make a distance over windows: from a table of all frames if that takes at most 1 GB, otherwise in blocks.
 
     Args:
-        distance: between single frames.
-        embeddings: (n, e) of the frames.
+        distance: distance between single frames.
+        embeddings: (n, e) embeddings of the frames.
         episodes: (n,) the episode of each frame.
         how: `window`, `aggregate` and `scale`, see `window_table`.
     """

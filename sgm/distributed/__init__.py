@@ -1,4 +1,4 @@
-"""Many workers, one memory: one owner takes in what workers try, here, in other processes or on a Ray cluster."""
+"""Many workers for one memory: an owner applies the evidence of workers in processes or on a Ray cluster."""
 
 from .api import cleanup, collect
 from .backends import BACKENDS

@@ -1,4 +1,4 @@
-"""`sgm.cleanup` and `sgm.collect`: in this process, or by workers in others."""
+"""`sgm.cleanup` and `sgm.collect`: in this process, or by workers in other processes."""
 
 from __future__ import annotations
 
@@ -43,36 +43,37 @@ def cleanup(
     order: str = "rounds",
     timeout: float = TIMEOUT,
 ) -> CleanupReport:
-    """Clean a memory for so many environment steps, with goals drawn from it (Sec. 4.3); by workers, if asked to.
+    """Clean up a memory by acting: robots go to nodes of the memory as goals, and failed edges are removed (Sec. 4.3).
 
-    With several workers each has a copy of the agent and of the memory, acts in an environment of its own and sends
-    what it tried; this process, the owner of the memory, decides which edges go. docs/workers.md has all that is
-    promised.
+    With several workers each has a copy of the agent and of the memory, acts in its own environment and sends the
+    results of its tries; this process, the owner of the memory, decides which edges are removed. docs/workers.md lists
+    all guarantees.
 
     Args:
-        navigator: an agent; one that does not clean (`clean=False`) does so during this call. Its memory's policy
-            decides what failures mean.
-        env: any Gymnasium environment, single or vector; all sub-environments clean the one memory. Or a function that
-            makes one, which several workers need: each calls it.
-        steps: environment steps in all.
-        seed: seeds starts, goals and noise.
+        navigator: an agent; `clean` is switched on during this call. The policy of its memory decides the effect of
+            failures.
+        env: any Gymnasium environment, single or vector; all sub-environments clean up the same memory. Or a function
+            that makes one, which several workers need: each worker calls it.
+        steps: total number of environment steps.
+        seed: seed of starts, goals and noise.
         options: reset options, for example {"uniform": True}; or a list of them, which episodes use in turn.
-        goals: "random": any node (the paper's); "active": nodes behind doubtful edges that many plans use, see
+        goals: "random": any node (the paper's); "active": ends of uncertain edges that many plans use, see
             `ActiveGoals`; or an object with the same method `draw`.
         episode_steps: steps after which a robot gets another goal.
         recorder: records the first episodes for the inspector, see `Recorder`; with one worker only.
         progress: show a progress bar.
-        workers: 1: this process alone, as ever. More: so many workers at once.
+        workers: number of workers; 1: in this process, without workers.
         backend: where several workers run: "multiprocessing" (processes on this machine, started with spawn), "ray" (a
-            Ray cluster; extra `ray`) or "in-process" (in turn, here).
-        order: "rounds": evidence is taken in by rounds, in the order of workers, so that one seed and number of workers
-            gives one result unless a worker dies. "arrival": as it comes, and nobody waits for a slow worker.
-        timeout: seconds that a worker may take for one batch of evidence, or to start; then it is replaced.
+            Ray cluster; extra `ray`) or "in-process" (in turn, in this process).
+        order: "rounds": evidence is applied in rounds, in the order of workers, so that the result is deterministic for
+            a seed and number of workers unless a worker dies. "arrival": evidence is applied as it arrives, without
+            waiting for slow workers.
+        timeout: seconds that a worker may take for one batch of evidence, or to start; after that it is replaced.
     """
     how: dict[str, Any] = {"options": options, "goals": goals, "episode_steps": episode_steps}
     if whole("workers", workers, 1) == 1 and backend != "ray":
         if isinstance(navigator, Navigator) and navigator.memory._applied:
-            Owner(navigator.memory).close()  # takes in what workers of a dead owner have left behind
+            Owner(navigator.memory).close()  # applies evidence that workers of a dead owner have saved
         with _environment(env) as made:
             return navigation.cleanup(navigator, made, steps, seed=seed, recorder=recorder, progress=progress, **how)
     if recorder is not None:
@@ -87,14 +88,14 @@ def cleanup(
 def collect(
     env: Env | MakeEnv, steps: int, *, workers: int = 1, backend: str = "multiprocessing", **how: Any
 ) -> Experience:
-    """Act in an environment and keep what was seen; by workers, if asked to.
+    """Act in an environment and record the experience, in this process or with several workers.
 
     Args:
         env: any Gymnasium environment, single or vector, in any autoreset mode. Or a function that makes one, which
-            several workers need: each calls it.
-        steps: environment steps in all.
-        workers: 1: this process alone. More: `steps` are divided into so many parts, each with a seed of its own; what
-            comes of it depends on `seed`, `steps` and `workers`, and on nothing else.
+            several workers need: each worker calls it.
+        steps: total number of environment steps.
+        workers: number of workers; 1: in this process, without workers. `steps` are divided into as many parts, each
+            with its own seed; the result depends only on `seed`, `steps` and `workers`.
         backend: where several workers run, see `sgm.cleanup`.
         how: further arguments of `sgm.navigation.collect`: behaviour, mix, hold, episode_steps, key, goal_key,
             position_key, seed, options, progress; and timeout, see `sgm.cleanup`.
@@ -108,7 +109,7 @@ def collect(
 
 @contextlib.contextmanager
 def _environment(env: Any) -> Iterator[Any]:
-    """An environment as it is, or one that is made now and closed at the end."""
+    """Yield an environment: the given one, or one that is made by the given function and closed at the end."""
     if isinstance(env, (gymnasium.Env, VectorEnv)) or not callable(env):
         yield env
         return

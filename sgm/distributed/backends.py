@@ -1,7 +1,7 @@
-"""Where workers run: in this process, in processes of this machine, or on a Ray cluster. Each backend is a thin pipe.
+"""Backends: workers in this process, in processes of this machine, or on a Ray cluster.
 
-A backend starts workers and carries requests and answers. What these mean, who is replaced and what is counted is the
-same for all of them: pool.py, cleaning.py, collecting.py.
+A backend only starts workers and transports requests and answers. Everything else is the same for all backends:
+pool.py, cleaning.py, collecting.py.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ MakeWorker = Callable[[], Worker]
 
 
 class Ended(SGMError):
-    """A worker has ended without an answer: it was killed, crashed, or its machine is gone."""
+    """A worker ended without an answer: it was killed, it crashed, or its machine is unreachable."""
 
 
 class Handle(Protocol):
-    """A worker as its owner sees it. It answers `Ready` when it has been started, and then each request."""
+    """The owner's handle of a worker. The worker answers `Ready` after its start, and then each request."""
 
     def ask(self, request: Any) -> None:
-        """Send a request; what is wrong with the worker is said by `answer`."""
+        """Send a request; errors of the worker are raised by `answer`."""
         ...
 
     def answer(self) -> Any:
-        """What it answered; `Ended` if it has ended instead. Only after `wait` has named this worker."""
+        """Return the answer; raises `Ended` if the worker has ended. Call it only after `wait` returned this worker."""
         ...
 
     def stop(self) -> None:
-        """End it, at once if it does not end by itself."""
+        """Stop the worker, by force if it does not end by itself."""
         ...
 
 
@@ -40,20 +40,20 @@ class Backend(Protocol):
     """Starts workers."""
 
     def start(self, make: MakeWorker) -> Handle:
-        """A worker of its own, made by `make` where it will run."""
+        """Start a worker; `make` is called where it runs."""
         ...
 
     def wait(self, handles: Sequence[Any], timeout: float) -> list[Any]:
-        """Those of these workers that have answered, or ended; none after so many seconds."""
+        """Wait for workers; return those that have answered or ended, or none after `timeout` seconds."""
         ...
 
     def close(self) -> None:
-        """End everything that was started."""
+        """Stop all workers."""
         ...
 
 
 class InProcess:
-    """Workers that take turns in this process: for tests, and for debugging what others do."""
+    """Workers that take turns in this process, for tests and debugging."""
 
     def start(self, make: MakeWorker) -> Handle:
         """See `Backend`."""
@@ -91,7 +91,7 @@ class _Here:
 
 
 def make_backend(name: Any, workers: int) -> Backend:
-    """The backend of a name for so many workers, or a backend as it is."""
+    """Make the backend of a name for `workers` workers; a backend object is returned unchanged."""
     if name == "in-process":
         return InProcess()
     if name == "multiprocessing":

@@ -1,7 +1,7 @@
-"""Cleanup by many workers: each acts on a copy of the memory and sends what it found; the owner decides.
+"""Cleanup by many workers: each acts on a copy of the memory and sends its evidence; the owner removes edges.
 
-The owner gives every worker steps to take, in rounds. A worker's answer is a batch of evidence. The owner takes the
-batches in and tells every worker what has become of edges since its last round.
+The owner gives every worker steps to take, in rounds. A worker's answer is a batch of evidence. The owner applies the
+batches and sends every worker the changes of edges since its last round.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from .messages import Batch
 from .owner import Owner, evidence_file, write_batches
 from .pool import TIMEOUT, Member, Pool
 
-TURNS = 16  # steps of all of a worker's robots between two batches
+TURNS = 16  # steps of each of a worker's robots between two batches
 ORDERS = ("rounds", "arrival")
-GOODBYE = 5.0  # seconds after Ctrl-C in which what workers are about to send is taken in
+GOODBYE = 5.0  # seconds after Ctrl-C in which answers of workers are still applied
 _LOOK = "look"
 
 Seed = int | Sequence[int]
 
 
 class Round(NamedTuple):
-    """What a worker is asked for.
+    """A request to a worker.
 
     Attributes:
         steps: environment steps to take.
-        changes: what has become of edges since its last round; None: nothing.
-        seed: begin new episodes with this seed; None: go on.
+        changes: changes of edges since its last round; None: none.
+        seed: start new episodes with this seed; None: continue the current ones.
     """
 
     steps: int
@@ -56,13 +56,14 @@ class Round(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class CrewReport(CleanupReport):
-    """What many workers did; see also `CleanupReport`.
+    """Report of a cleanup by many workers; see also `CleanupReport`.
 
     Attributes:
-        workers: how many there were at once.
-        died: how many died and were replaced. What a dead one had not sent is lost, and its steps were taken anew.
-        records: tries that were taken in.
-        stale: of these, tries of edges that others had removed meanwhile.
+        workers: number of workers at once.
+        died: number of workers that died and were replaced. Evidence that a dead worker had not sent is lost, and its
+            steps were taken again.
+        records: number of tries that were applied.
+        stale: number of these tries whose edge had been removed in the meantime.
     """
 
     workers: int = 1
@@ -75,7 +76,7 @@ class CrewReport(CleanupReport):
 
 
 class CleanupWorker:
-    """Sends robots through the edges of its copy of the memory."""
+    """Worker that tests edges with robots on its copy of the memory."""
 
     def __init__(
         self,
@@ -92,16 +93,16 @@ class CleanupWorker:
         """Make the environment.
 
         Args:
-            agent: this worker's own, with a copy of the memory.
-            make_env: makes the environment.
-            look: the method of the environment that the agent looks with; None: it does not look.
-            name: of this worker.
-            seed: of everything random here.
-            alone: this process is the worker's own, so that generators shared by all of it are seeded, too.
-            outbox: the file of the memory, if it is live on this machine.
+            agent: the worker's own agent, with a copy of the memory.
+            make_env: function that makes the environment.
+            look: name of the environment's method for the agent's `look`; None: the agent has none.
+            name: name of this worker.
+            seed: seed of all random numbers of this worker.
+            alone: whether the worker has its own process; then global random generators are seeded too.
+            outbox: the memory file, if it is live on this machine.
             how: further arguments of `Cleaner`.
-            at_once: the machine of the owner, if a worker may be ended with it before it can leave anything behind.
-                There every batch is written beside the file before it is sent.
+            at_once: the owner's machine, if workers may be killed together with the owner, before they can save their
+                evidence. On that machine every batch is written beside the memory file before it is sent.
         """
         self.env = made_env(make_env)
         self.agent, self.name, self.how, self.outbox = agent, name, how, outbox
@@ -119,8 +120,8 @@ class CleanupWorker:
         self.cleaner = Cleaner(agent, self.env, seed=seed, **how)
 
     def answer(self, request: Round) -> Batch:
-        """Take steps; what was tried."""
-        self._kept = []  # who asks for more has taken in what was sent
+        """Take steps and return the evidence."""
+        self._kept = []  # a new request means that the last batch was applied
         if request.changes is not None:
             self.follower.take(request.changes)
         if request.seed is not None:
@@ -135,14 +136,14 @@ class CleanupWorker:
         return batch
 
     def leave(self) -> None:
-        """Write what the owner may not have taken in to a file beside the memory's; this worker ends now."""
-        self._lock.acquire()  # for good: what is tried from now on nobody would know of
+        """Write evidence that the owner may not have applied to a file beside the memory file; then the worker ends."""
+        self._lock.acquire()  # never released: later tries could not be saved
         batches = [*self._kept, *([self._packed()] if self._source else [])]
         if self.outbox is not None and batches:
             write_batches(evidence_file(self.outbox, self.name), batches)
 
     def close(self) -> None:
-        """Stop simulators."""
+        """Close the environment."""
         self.env.close()
 
     def _note(self, edges: Sequence[tuple[int, int]], reached: bool) -> None:
@@ -153,14 +154,14 @@ class CleanupWorker:
                 self._reached.append(reached)
 
     def _packed(self) -> Batch:
-        """The tries since the last batch as one, with the next number."""
+        """Make the next batch, of the tries since the last one."""
         self._sequence += 1
         columns = np.array(self._source, np.int64), np.array(self._target, np.int64), np.array(self._reached, np.bool_)
         self._source, self._target, self._reached = [], [], []
         return Batch(self.name, self._sequence, *columns)
 
     def _seed_all(self, seed: Seed, alone: bool) -> None:
-        """Give whatever draws random numbers here numbers of its own; a copy would draw those of the original."""
+        """Seed all random generators of this worker; copies would draw the same numbers as the original."""
         sequence = np.random.SeedSequence(seed)
         controller: Any = self.agent.controller
         if isinstance(getattr(controller, "random", None), np.random.Generator):
@@ -174,7 +175,7 @@ class CleanupWorker:
 
 
 def made_env(make_env: Callable[[], Any]) -> Any:
-    """What `make_env` makes; InputError if it raises."""
+    """Call `make_env`; InputError if it raises."""
     try:
         return make_env()
     except Exception as error:
@@ -185,21 +186,21 @@ def _method(env: Any, name: str) -> Any:
     for holder in (env, getattr(env, "unwrapped", None)):
         if callable(found := getattr(holder, name, None)):
             return found
-    raise InputError(f"the agent looks with {name}() of its environment, and what make_env() makes has no {name}()")
+    raise InputError(f"the agent uses {name}() of its environment, but the environment of make_env() has no {name}()")
 
 
 # -- in the owner ------------------------------------------------------------------------------------------------
 
 
 class Crew:
-    """Workers that clean one memory; they go on where they were from one call of `run` to the next.
+    """Workers that clean up one memory; episodes continue from one call of `run` to the next.
 
     Attributes:
-        owner: of the memory.
+        owner: owner of the memory.
         pool: the workers.
     """
 
-    kind: type[CleanupWorker] = CleanupWorker  # what a worker is
+    kind: type[CleanupWorker] = CleanupWorker  # class of the workers
 
     def __init__(
         self,
@@ -214,17 +215,18 @@ class Crew:
         timeout: float = TIMEOUT,
         **how: Any,
     ) -> None:
-        """Start workers; `close` ends them. See `sgm.cleanup`.
+        """Start workers; `close` stops them. See `sgm.cleanup`.
 
         Args:
-            navigator: the agent whose memory is cleaned; workers have copies of it.
-            make_env: makes an environment, single or vector, in each worker.
-            workers: how many.
+            navigator: the agent whose memory is cleaned up; workers have copies of it.
+            make_env: function that makes an environment, single or vector, in each worker.
+            workers: number of workers.
             backend: where they run: "multiprocessing", "ray" or "in-process".
-            seed: of everything random; each worker draws numbers of its own.
-            order: "rounds": evidence is taken in by rounds, in the order of workers: one seed and number of workers
-                gives one result, unless a worker dies. "arrival": as it comes; nobody waits for a slow worker.
-            turns: steps of all of a worker's robots between two batches.
+            seed: seed of all random numbers; each worker draws its own.
+            order: "rounds": evidence is applied in rounds, in the order of workers, so that the result is deterministic
+                for a seed and number of workers unless a worker dies. "arrival": evidence is applied as it arrives,
+                without waiting for slow workers.
+            turns: steps of each of a worker's robots between two batches.
             timeout: seconds that a worker may take for one batch; one that takes longer is killed and replaced.
             how: further arguments of `Cleaner`: options, goals, episode_steps.
         """
@@ -232,8 +234,8 @@ class Crew:
             raise InputError(f"got {navigator!r}: expected a Navigator, whose memory is cleaned up by acting")
         if not callable(make_env) or hasattr(make_env, "step"):
             raise InputError(
-                f"env is {make_env!r}: with workers give a function that makes an environment, for each worker has its "
-                "own: sgm.cleanup(agent, make_env, ...)"
+                f"env is {make_env!r}: with workers give a function that makes an environment, because each worker "
+                "needs its own: sgm.cleanup(agent, make_env, ...)"
             )
         if order not in ORDERS:
             raise InputError(f"order is {order!r}: expected one of {', '.join(map(repr, ORDERS))}")
@@ -252,12 +254,12 @@ class Crew:
             raise
 
     def begin(self, seed: Seed) -> None:
-        """Let all robots begin new episodes, with another seed."""
+        """Start new episodes for all robots, with another seed."""
         self._seed = _as_list(seed)
         self._begin = {member.number: [*self._seed, member.number] for member in self.pool.members}
 
     def run(self, steps: int, progress: bool = False) -> CrewReport:
-        """Take so many environment steps, all workers together. Ctrl-C keeps what was done until then."""
+        """Take `steps` environment steps, over all workers, and report. After Ctrl-C the evidence so far is kept."""
         work = _Work(whole("steps", steps, 0))
         counts, died = dataclasses.replace(self.owner.counts), self.pool.died
         memory = self.navigator.memory
@@ -281,24 +283,24 @@ class Crew:
         )
 
     def close(self) -> None:
-        """End the workers."""
+        """Stop the workers."""
         try:
             self.pool.close()
         finally:
             self.owner.close()
 
     def __enter__(self) -> Crew:
-        """For `with Crew(...) as crew`."""
+        """Return the crew, for `with Crew(...) as crew`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Stop the workers."""
         self.close()
 
     # -- rounds --
 
     def _grant(self, work: _Work) -> None:
-        """Give steps to the workers that have none; by rounds, to all of them at once."""
+        """Give steps to idle workers; with `order="rounds"`, only when all workers are idle."""
         members = sorted(self.pool.members, key=lambda member: member.number)
         free = [member for member in members if member.num_envs and member.task is None]
         if self.order == "rounds" and (work.waiting or len(free) < len(members)):
@@ -314,7 +316,7 @@ class Crew:
             self.pool.ask(member, Round(steps, changes, self._begin.pop(member.number, None)), steps)
 
     def _take(self, work: _Work, answers: list[tuple[Member, Any]]) -> int:
-        """Take in what workers sent, now or when their round is complete; the steps that were taken."""
+        """Apply the answers of workers, at once or when their round is complete; return the number of steps."""
         for member, answer in answers:
             if isinstance(answer, Batch):
                 work.waiting.append((member.number, answer))
@@ -336,7 +338,7 @@ class Crew:
 
     @contextlib.contextmanager
     def _ending_well(self, work: _Work) -> Iterator[None]:
-        """After Ctrl-C or the failure of a worker, take in what workers have sent or are about to send."""
+        """After Ctrl-C or the failure of a worker, wait briefly for outstanding answers and apply them."""
         try:
             yield
         except (KeyboardInterrupt, WorkerError):
@@ -349,7 +351,7 @@ class Crew:
     # -- workers --
 
     def _making(self, number: int) -> MakeWorker:
-        """What makes the worker of a number."""
+        """Return the function that makes worker `number`."""
         self._versions[number] = self.owner.version
         agent, look = self.navigator, self.navigator.look
         return functools.partial(
@@ -367,7 +369,7 @@ class Crew:
 
 
 class _Work:
-    """A run under way: steps done and granted, and batches whose round is not complete."""
+    """State of a run: steps done and granted, and batches whose round is not complete."""
 
     def __init__(self, steps: int) -> None:
         self.steps, self.began = steps, time.perf_counter()
@@ -376,7 +378,7 @@ class _Work:
 
     @property
     def left(self) -> int:
-        """Steps that nobody has been given."""
+        """Steps that no worker has been given yet."""
         return self.steps - self.granted
 
     def add(self, batch: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Collecting by many workers: each part has a seed of its own, whoever collects it and however often it is begun."""
+"""Collecting with many workers: each part has its own seed, so it does not matter which worker collects it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _DAY = 24 * 3600.0  # seconds
 
 
 class Part(NamedTuple):
-    """A part of what is to be collected.
+    """A part of the experience to collect.
 
     Attributes:
-        number: of the part.
+        number: number of the part.
         steps: environment steps.
-        seed: of the environment and of random actions.
+        seed: seed of the environment and of random actions.
     """
 
     number: int
@@ -38,14 +38,14 @@ class Part(NamedTuple):
 
 
 class CollectWorker:
-    """Collects parts, each in an environment of its own: what came before leaves no trace."""
+    """Worker that collects parts, each in a new environment, so that parts are independent."""
 
     def __init__(self, make_env: Callable[[], Any], how: dict[str, Any]) -> None:
-        """Collect with these further arguments of `collect`."""
+        """Make a worker; `how` are further arguments of `collect`."""
         self.make_env, self.how, self.num_envs = make_env, how, 1
 
     def answer(self, request: Part) -> tuple[Part, Experience]:
-        """The experience of a part."""
+        """Collect the experience of a part."""
         env = made_env(self.make_env)
         try:
             return request, collect(env, request.steps, seed=request.seed, progress=False, **self.how)
@@ -53,10 +53,10 @@ class CollectWorker:
             env.close()
 
     def leave(self) -> None:
-        """Nothing is left behind: a part is collected as a whole."""
+        """Do nothing: an unfinished part is collected again."""
 
     def close(self) -> None:
-        """There is nothing to close between two parts."""
+        """Do nothing: environments are closed after each part."""
 
 
 def collect_by_workers(
@@ -70,10 +70,11 @@ def collect_by_workers(
     timeout: float | None = None,
     **how: Any,
 ) -> Experience:
-    """See `sgm.collect`. `timeout` is for a whole part; None: a day."""
+    """Collect experience with workers; see `sgm.collect`. `timeout` is for a whole part; None: a day."""
     if not callable(make_env) or hasattr(make_env, "step"):
         raise InputError(
-            f"env is {make_env!r}: with workers give a function that makes an environment, for each worker has its own"
+            f"env is {make_env!r}: with workers give a function that makes an environment, because each worker needs "
+            "its own"
         )
     parts = divided(whole("steps", steps, 1), workers, whole("seed", seed, 0))
     timeout = _DAY if timeout is None else timeout
@@ -92,13 +93,13 @@ def collect_parts(
     progress: bool = True,
     timeout: float = _DAY,
 ) -> Iterator[tuple[Part, Experience]]:
-    """The experience of each part, as soon as it is there.
+    """Yield the experience of each part as soon as it is collected.
 
     Args:
-        make_env: makes an environment in each worker.
-        parts: what to collect.
-        workers: how many.
-        backend: where they run.
+        make_env: function that makes an environment in each worker.
+        parts: parts to collect.
+        workers: number of workers.
+        backend: where workers run.
         how: further arguments of `sgm.navigation.collect`.
         progress: show a progress bar.
         timeout: seconds that a worker may take for a part.
@@ -115,7 +116,7 @@ def collect_parts(
 
 
 def divided(steps: int, parts: int, seed: int) -> list[Part]:
-    """So many parts of about equal length, each with a seed of its own; none is empty."""
+    """Divide steps into at most `parts` parts of about equal length, each with its own seed; none is empty."""
     parts = min(parts, steps)
     ends = [steps * number // parts for number in range(parts + 1)]
     return [
@@ -125,7 +126,7 @@ def divided(steps: int, parts: int, seed: int) -> list[Part]:
 
 
 def _collected(pool: Pool, waiting: list[Part]) -> Iterator[tuple[Part, Experience]]:
-    """What workers collect; what a dead worker had begun is done again by another."""
+    """Yield the parts that workers collect; the part of a dead worker is given to another."""
     left = len(waiting)
     while left:
         for member, answer in pool.wait():

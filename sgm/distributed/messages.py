@@ -1,4 +1,4 @@
-"""What owner and workers say to each other; plain values and arrays, the same for every backend."""
+"""Messages between owner and workers: plain values and arrays, the same for every backend."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ Ints = NDArray[np.int64]
 
 
 class Ready(NamedTuple):
-    """The first answer of a worker: it has what it needs.
+    """The first answer of a worker, after its start.
 
     Attributes:
-        num_envs: sub-environments that it steps at once.
+        num_envs: number of sub-environments that it steps at once.
     """
 
     num_envs: int
 
 
 class Failed(NamedTuple):
-    """An error in a worker, which ends the work: it would happen again.
+    """An error in a worker. It ends the work, because it would happen again.
 
     Attributes:
-        text: what happened, in a line.
+        text: description of the error, in one line.
     """
 
     text: str
 
 
 class Batch(NamedTuple):
-    """Evidence of one worker, and what it did meanwhile.
+    """Evidence of one worker, and the steps and goals since its last batch.
 
     Attributes:
-        worker: its name, which no other worker ever has.
-        sequence: number of this batch; 1 is its first.
-        source: (n,) int64 the nodes where tried edges begin, in order.
-        target: (n,) int64 the nodes where they end.
-        reached: (n,) bool whether each was reached.
-        steps: environment steps taken.
-        episodes: goals set.
-        arrived: goals whose node was reached.
+        worker: name of the worker, which is never used again.
+        sequence: number of this batch of the worker, from 1.
+        source: (n,) int64 sources of the tried edges, in order.
+        target: (n,) int64 targets of the tried edges.
+        reached: (n,) bool whether each target was reached.
+        steps: number of environment steps.
+        episodes: number of goals.
+        arrived: number of goals that were reached.
     """
 
     worker: str
@@ -60,25 +60,25 @@ class Batch(NamedTuple):
 
 
 class Worker(Protocol):
-    """Answers requests, one after the other, wherever it runs."""
+    """A worker, which answers one request after the other."""
 
     num_envs: int
 
     def answer(self, request: Any) -> Any:
-        """Do what is asked."""
+        """Process a request and return the answer."""
         ...
 
     def leave(self) -> None:
-        """The owner is gone: leave behind what it has not taken in, if there is a place for that."""
+        """Save the evidence that the owner has not applied, because the owner has ended."""
         ...
 
     def close(self) -> None:
-        """Stop simulators."""
+        """Close environments."""
         ...
 
 
 def failure(error: BaseException) -> Failed:
-    """An exception as its owner tells it: our own errors as they are, others with the line they come from."""
+    """Convert an exception to a message: errors of sgm with their text, others also with type and line."""
     if isinstance(error, SGMError):
         return Failed(str(error))
     frames = traceback.extract_tb(error.__traceback__)
@@ -87,7 +87,7 @@ def failure(error: BaseException) -> Failed:
 
 
 def version_problem(version: str) -> str | None:
-    """Why a worker cannot serve an owner of this version of the package; None if it can."""
+    """Explain why a worker cannot serve an owner with this version of the package; None if it can."""
     if version == sgm.__version__:
         return None
     return (

@@ -1,4 +1,4 @@
-"""The one owner of a memory: it takes in every batch of evidence exactly once, and tells what has changed since."""
+"""The owner of a memory: it applies every batch of evidence exactly once, and lists changes for workers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sgm.memory.follow import Changes, changes_since, version_of
 from .messages import Batch
 
 _NAME = re.compile(r"[0-9a-f]{12}-[0-9]{1,9}")
-_LARGEST = 2**28  # bytes of a file of evidence
+_LARGEST = 2**28  # largest size of a file of evidence, bytes
 
 
 @dataclasses.dataclass
 class Counts:
-    """What an owner has taken in.
+    """Evidence that an owner has applied.
 
     Attributes:
-        batches: batches of evidence.
-        records: tries in them.
-        stale: of these, tries of edges that were gone when they came. They count like all others.
-        resent: batches that came again and were left out.
-        left_behind: batches, among the others, that workers of an owner that is gone have left for this one.
+        batches: number of batches.
+        records: number of tries in them.
+        stale: number of tries of edges that were already removed when they arrived. They count like all others.
+        resent: number of batches that arrived again and were ignored.
+        left_behind: number of batches, included above, that workers of an earlier owner have saved to files.
     """
 
     batches: int = 0
@@ -43,32 +43,32 @@ class Counts:
 
 
 class Owner:
-    """Takes in evidence for one memory.
+    """Applies evidence to one memory.
 
-    The last batch of each worker is noted in the transaction that writes its evidence. So an owner that was killed
-    knows, when the file is opened again, what it has: a batch that is sent once more is left out.
+    The number of the last batch of each worker is stored in the same transaction as its evidence. So after an owner was
+    killed, the next one knows which batches were applied, and ignores a batch that is sent again.
 
     Attributes:
         memory: the memory, live or not.
-        counts: what was taken in.
-        outbox: where workers leave what a dead owner did not take in: beside the file; None: the memory has no file.
+        counts: evidence that was applied.
+        outbox: the memory file, beside which workers save evidence that a dead owner did not apply; None: no file.
     """
 
     def __init__(self, memory: SparseGraphicalMemory) -> None:
-        """Own a memory, and take in what workers of its last owner have left behind."""
+        """Become the owner of a memory, and apply evidence that workers of its last owner have saved."""
         self.memory, self.counts = memory, Counts()
         self._run = uuid.uuid4().hex[:12]
         self.outbox = None if memory._store is None else Path(memory._store.path)
         self._take_in_leftovers()
 
     def enlist(self, number: int) -> str:
-        """The name of a new worker, noted in the file before it begins."""
+        """Return the name of a new worker, which is stored in the file before it starts."""
         name = f"{self._run}-{number}"
         self.memory._enlist({**self.memory._applied, name: 0})
         return name
 
     def take(self, batch: Batch) -> bool:
-        """Take in a batch, unless it was taken in before; whether it is new."""
+        """Apply a batch, unless it was applied before; return whether it is new."""
         arrays = batch.source, batch.target, batch.reached
         gone = self.memory._record_batch(batch.worker, batch.sequence, *arrays)
         if gone is None:
@@ -81,15 +81,15 @@ class Owner:
 
     @property
     def version(self) -> int:
-        """Of the memory now."""
+        """Current version of the memory."""
         return version_of(self.memory)
 
     def changes(self, version: int) -> Changes:
-        """What a worker that has this version must know."""
+        """Changes since a version, for a worker that has this version."""
         return changes_since(self.memory, version)
 
     def close(self) -> None:
-        """Take in what workers of the last owner have left since, and forget all workers."""
+        """Apply evidence that workers have saved since, and remove all workers from the file."""
         self._take_in_leftovers()
         if self.memory._applied:
             self.memory._enlist({})
@@ -101,36 +101,36 @@ class Owner:
         for path in sorted(file.parent.glob(f"{_escaped(file.name)}-evidence-*.npz")):
             name = path.name.removeprefix(f"{file.name}-evidence-").removesuffix(".npz")
             if name not in known:
-                warnings.warn(f"{path} is not of a worker of {file}, and is left alone: remove it", MemoryWarning, 5)
+                warnings.warn(f"{path} is not of a worker of {file}, and is ignored: remove it", MemoryWarning, 5)
                 continue
             try:
                 for batch in read_batches(path, name):
                     self.counts.left_behind += self.take(batch)
             except StoreError:
                 raise
-            except Exception as error:  # whatever a damaged file makes NumPy raise
-                warnings.warn(f"{path} cannot be used, and is left alone: {error}", MemoryWarning, 5)
+            except Exception as error:  # NumPy may raise anything for a damaged file
+                warnings.warn(f"{path} cannot be used, and is ignored: {error}", MemoryWarning, 5)
                 continue
             path.unlink()
-        for name in known:  # of a worker that was killed while it wrote: it had not sent that
+        for name in known:  # an incomplete file of a worker that was killed: its evidence was never sent
             temporary_file(evidence_file(file, name)).unlink(missing_ok=True)
 
 
-# -- what workers leave behind -----------------------------------------------------------------------------------
+# -- evidence saved by workers -----------------------------------------------------------------------------------
 
 
 def evidence_file(file: Path, worker: str) -> Path:
-    """Where a worker leaves what the owner of a memory file has not taken in."""
+    """Path at which a worker saves evidence that the owner of a memory file has not applied."""
     return file.with_name(f"{file.name}-evidence-{worker}.npz")
 
 
 def temporary_file(path: Path) -> Path:
-    """What a file of evidence is called until it is complete."""
+    """Path of a file of evidence until it is complete."""
     return path.with_name(path.name + ".new")
 
 
 def write_batches(path: Path, batches: list[Batch]) -> None:
-    """Write batches of one worker to a file that appears complete or not at all."""
+    """Write batches of one worker to a file, atomically."""
     numbers = np.repeat([batch.sequence for batch in batches], [len(batch.source) for batch in batches])
     columns: dict[str, Any] = {
         "sequence": numbers.astype(np.int64),
@@ -148,9 +148,9 @@ def write_batches(path: Path, batches: list[Batch]) -> None:
 
 
 def read_batches(path: Path, worker: str) -> Iterator[Batch]:
-    """The batches of a file that `write_batches` made; ValueError if it is anything else."""
+    """Read the batches of a file written by `write_batches`; ValueError if it is any other file."""
     if not _NAME.fullmatch(worker) or path.stat().st_size > _LARGEST:
-        raise ValueError(f"it is no file of evidence, or has over {_LARGEST:,} bytes")
+        raise ValueError(f"it is not a file of evidence, or has over {_LARGEST:,} bytes")
     with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as content:
         columns = {name: content[name] for name in ("sequence", "source", "target", "reached", "batches")}
     kinds = {name: column.dtype.kind for name, column in columns.items()}
@@ -163,5 +163,5 @@ def read_batches(path: Path, worker: str) -> Iterator[Batch]:
 
 
 def _escaped(name: str) -> str:
-    """A name in which no character stands for others when files are looked for."""
+    """Escape the wildcards of a name for `glob`."""
     return re.sub(r"([*?\[])", r"[\1]", name)

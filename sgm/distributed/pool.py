@@ -1,4 +1,4 @@
-"""A number of workers that is kept: the dead are replaced, errors are told once, and nobody is waited for for ever."""
+"""A pool with a constant number of workers: dead ones are replaced, errors are raised, and every wait has a limit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .backends import Backend, Ended, Handle, MakeWorker, make_backend
 from .messages import Failed, Ready
 
 TIMEOUT = 300.0  # seconds that a worker may take for an answer
-_LOOK = 0.5  # seconds after which those who are waited for are looked at
+_LOOK = 0.5  # seconds between checks of workers that have not answered
 
 
 @dataclasses.dataclass(eq=False)
@@ -22,11 +22,11 @@ class Member:
     """A worker of a pool.
 
     Attributes:
-        number: of the worker; replacements have numbers of their own.
-        handle: what it is asked through.
-        num_envs: sub-environments that it steps at once; 0: it is not ready yet.
-        task: what it was last asked for, as the user of the pool calls it; None: it has nothing to do.
-        since: when it was asked.
+        number: number of the worker; replacements have new numbers.
+        handle: handle for requests to the worker.
+        num_envs: number of sub-environments that it steps at once; 0: it is not ready yet.
+        task: the task of its last request, as named by the user of the pool; None: it is idle.
+        since: time of the request, of `time.monotonic`.
     """
 
     number: int
@@ -37,7 +37,7 @@ class Member:
 
     @property
     def waited_for(self) -> bool:
-        """Whether it owes an answer."""
+        """Whether an answer of the worker is outstanding."""
         return self.num_envs == 0 or self.task is not None
 
 
@@ -45,8 +45,8 @@ class Pool:
     """Workers of one kind.
 
     Attributes:
-        members: the workers there are, by number.
-        died: how many have ended and were replaced.
+        members: the current workers.
+        died: number of workers that have ended and were replaced.
     """
 
     def __init__(
@@ -55,8 +55,8 @@ class Pool:
         """Start workers.
 
         Args:
-            make: what makes the worker of a number, where it will run.
-            workers: how many.
+            make: function of the number of a worker that returns the function which makes it, where it runs.
+            workers: number of workers.
             backend: a name, see `BACKENDS`, or a `Backend`.
             timeout: seconds that a worker may take for an answer; one that takes longer is killed and replaced.
         """
@@ -75,21 +75,21 @@ class Pool:
             raise
 
     def ask(self, member: Member, request: Any, task: Any) -> None:
-        """Send a request to a worker that is ready; `task` is what the caller calls it."""
+        """Send a request to a worker that is ready; `task` is the caller's name for it."""
         member.task, member.since = task, time.monotonic()
         member.handle.ask(request)
 
     def wait(self) -> list[tuple[Member, Any]]:
-        """The next answers, `Ready` of a new worker among them; None of a worker that died, which is replaced.
+        """Wait for the next answers, including `Ready` of a new worker; None for a worker that died and was replaced.
 
-        Its `task` is then what was not done.
+        The `task` of a dead worker was not done.
         """
         while True:
             if self._error is not None:
                 raise self._error
             waited = [member for member in self.members if member.waited_for]
             if not waited:
-                raise WorkerError("no worker has anything to do, and the work is not done")
+                raise WorkerError("all workers are idle, but the work is not done")
             found = self.backend.wait([member.handle for member in waited], _LOOK)
             answers = [(member, self._answer(member)) for member in waited if member.handle in found]
             answers = [(member, answer) for member, answer in answers if not isinstance(answer, Failed)]
@@ -101,7 +101,7 @@ class Pool:
                 return answers
 
     def wait_briefly(self, seconds: float) -> list[tuple[Member, Any]]:
-        """The answers that come within so many seconds; nobody is replaced, and errors are not told."""
+        """Return the answers that arrive within `seconds`; no worker is replaced, and errors are ignored."""
         end, answers = time.monotonic() + seconds, []
         while (waited := [m for m in self.members if m.task is not None]) and (left := end - time.monotonic()) > 0:
             for member in waited:
@@ -115,7 +115,7 @@ class Pool:
         return [(member, answer) for member, answer in answers if not isinstance(answer, (Failed, Ready))]
 
     def close(self) -> None:
-        """End all workers."""
+        """Stop all workers."""
         atexit.unregister(self.close)
         members, self.members = self.members, []
         try:
@@ -136,7 +136,7 @@ class Pool:
         except Ended as ended:
             self._replace(member, str(ended))
             return None
-        if isinstance(answer, Failed):  # told when what the others have answered is taken in
+        if isinstance(answer, Failed):  # raised after the answers of the others were applied
             self._error = self._error or WorkerError(f"worker {member.number}: {answer.text}")
             return answer
         if isinstance(answer, Ready):
@@ -147,7 +147,7 @@ class Pool:
         return answer
 
     def _give_up(self, member: Member) -> None:
-        """Replace a worker that does not answer; one that has not even started would not start the next time."""
+        """Replace a worker that does not answer; WorkerError if it never started, because another would not either."""
         why = f"it has not answered for {self.timeout:g} seconds"
         if not member.num_envs:
             hint = getattr(self.backend, "why_not_started", lambda: "")()
@@ -155,7 +155,7 @@ class Pool:
         self._replace(member, why)
 
     def _replace(self, member: Member, why: str) -> None:
-        """Start another worker in the place of one that has ended, unless workers do nothing but end."""
+        """Replace a worker that has ended; WorkerError if too many have ended in a row."""
         self.died += 1
         self._deaths_in_a_row += 1
         self.members.remove(member)

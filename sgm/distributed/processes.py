@@ -1,7 +1,7 @@
 """Workers in processes of this machine, started with `spawn`, each with a pipe to its owner.
 
-A worker ends with its owner, however that ends: a thread of it waits for nothing else. Before it does, it leaves behind
-what the owner has not taken in.
+A worker ends when its owner ends, for any reason: a thread of the worker waits for that. Before it ends, it saves
+evidence that the owner has not applied.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from sgm.errors import InputError
 from .backends import Ended, MakeWorker
 from .messages import Failed, Ready, Worker, failure, version_problem
 
-PATIENCE = 5.0  # seconds that a worker has to end by itself
-_FITS = 1 << 15  # bytes that a pipe takes although nobody reads
-# Workers share the machine's cores; numerical libraries that each want all of them get in each other's way.
+PATIENCE = 5.0  # seconds to wait for a worker to end by itself
+_FITS = 1 << 15  # bytes that a pipe buffers without a reader
+# Workers share the machine's cores; numerical libraries that use all cores in each worker would slow each other down.
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 class Processes:
-    """Starts a process for each worker."""
+    """Backend that starts a process for each worker."""
 
     def __init__(self) -> None:
-        """Start nothing yet."""
+        """Make a backend without workers."""
         self._started: list[_Process] = []
 
     def start(self, make: MakeWorker) -> _Process:
@@ -56,13 +56,13 @@ class Processes:
 
 
 def packed(make: MakeWorker) -> bytes:
-    """What makes a worker, pickled; InputError if it cannot be sent to another process."""
+    """Pickle the function that makes a worker; InputError if it cannot be sent to another process."""
     try:
         return pickle.dumps(make)
     except Exception as error:
         parts = {**getattr(make, "keywords", {}), **dict(enumerate(getattr(make, "args", ())))}
         names = [name for name, value in parts.items() if not _can_be_packed(value)]
-        culprit = next((str(name) for name in names if isinstance(name, str)), "what a worker needs")
+        culprit = next((str(name) for name in names if isinstance(name, str)), "an argument of the workers")
         raise InputError(
             f"{culprit} cannot be sent to another process: {error}. Give functions and classes that a module defines "
             "at its top level, or functools.partial of one, and no lambda; backend='ray' can send lambdas too"
@@ -78,12 +78,12 @@ def _can_be_packed(value: Any) -> bool:
 
 
 class _Process:
-    """One worker's process."""
+    """The process of one worker."""
 
     def __init__(self, make: bytes) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        # Not a daemon, which could not have processes of its own, as vector environments do.
+        # Not a daemon, because a daemon cannot start processes, as some vector environments do.
         self.process = context.Process(target=_serve, args=(theirs,), name="sgm worker", daemon=False)
         try:
             with _one_thread():
@@ -98,12 +98,12 @@ class _Process:
         if len(data) < _FITS:
             self._send(data)
             return
-        # One that has stopped reading is waited for by nobody but a thread.
+        # A worker that does not read must block only a thread.
         self._sending = threading.Thread(target=self._send, args=(data,), daemon=True)
         self._sending.start()
 
     def _send(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # if it died already, its answer says so
+        with contextlib.suppress(OSError):  # if it has died already, `answer` raises
             self.pipe.send_bytes(data)
 
     def answer(self) -> Any:
@@ -114,7 +114,7 @@ class _Process:
             raise Ended(_ending(self.process.exitcode)) from None
 
     def say_goodbye(self) -> None:
-        """Tell it to end, and wait for nothing."""
+        """Ask the worker to end, without waiting."""
         if not self.pipe.closed and not (self._sending and self._sending.is_alive()):
             self._send(pickle.dumps(None))
 
@@ -133,22 +133,22 @@ class _Process:
 
 def _ending(code: int | None) -> str:
     if code is None:
-        return "it closed its pipe and does not end"
+        return "it closed its pipe but does not end"
     if code < 0:
         with contextlib.suppress(ValueError):
             return f"it was killed by {signal.Signals(-code).name}"
     advice = ""
     if code == 1:
         advice = (
-            ". Where a program starts workers, what it does when it is run stands under if __name__ == '__main__', for "
-            "every worker imports the program"
+            ". In a program that starts workers, put the code that runs under if __name__ == '__main__', because every "
+            "worker imports the program"
         )
     return f"it ended with code {code}{advice}"
 
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Processes that are started meanwhile compute on one thread, unless the user has said otherwise."""
+    """Set numerical libraries to one thread in processes started meanwhile, unless the user has set the variables."""
     unsaid = [name for name in _ONE_THREAD if name not in os.environ]
     os.environ.update(dict.fromkeys(unsaid, "1"))
     try:
@@ -162,8 +162,8 @@ def _one_thread() -> Iterator[None]:
 
 
 def _serve(pipe: Any) -> None:
-    """Make a worker and answer with it until the owner says that it is over, or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the owner, who tells us
+    """Make a worker and answer requests until the owner asks it to end, or has ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the owner handles Ctrl-C and stops its workers
     post = _Post()
     parent = multiprocessing.parent_process()
     assert parent is not None
@@ -191,7 +191,7 @@ def _made(pipe: Any) -> Worker | None:
         if torch := sys.modules.get("torch"):
             torch.set_num_threads(1)
     except AttributeError as error:
-        where = "; in a notebook, put what workers need into a module" if "__main__" in str(error) else ""
+        where = "; in a notebook, define functions for workers in a module" if "__main__" in str(error) else ""
         pipe.send(Failed(failure(error).text + where))
         return None
     except Exception as error:
@@ -208,20 +208,20 @@ def _answered(worker: Worker, request: Any) -> Any:
 
 
 class _Post:
-    """A worker at its post, which it leaves once, whoever notices first that the owner is gone."""
+    """A worker that saves its evidence once, whichever thread first notices that the owner has ended."""
 
     def __init__(self) -> None:
         self.worker: Worker | None = None
         self._leaving, self._left = threading.Lock(), False
 
     def watch(self, owner: Any) -> None:
-        """End this process, whatever it is doing, when the owner's has ended."""
+        """End this process when the process of the owner has ended."""
         connection.wait([owner])
         self.leave()
         os._exit(1)
 
     def leave(self) -> None:
-        with self._leaving:  # who comes second waits until everything is left behind
+        with self._leaving:  # the second thread waits until the evidence is saved
             if not self._left and self.worker is not None:
                 with contextlib.suppress(Exception):
                     self.worker.leave()

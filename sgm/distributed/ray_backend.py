@@ -1,7 +1,7 @@
-"""Workers as actors of a Ray cluster (extra `ray`): this file only carries requests and answers.
+"""Workers as actors of a Ray cluster (extra `ray`): transport of requests and answers.
 
-Nothing here waits without an end. Ray itself waits for ever for an actor that no machine has room for, so each worker
-asks for a share of the processors that all of them fit into, and the pool gives up one that does not start.
+Every wait has a limit. Ray itself waits forever for an actor that no machine has resources for, so each worker requests
+a share of the CPUs such that all workers fit, and the pool raises an error if a worker does not start.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from sgm.errors import InputError, MissingExtra
 from .backends import Ended, MakeWorker
 from .messages import Failed, Ready, Worker, failure, version_problem
 
-_LOOK = 0.05  # seconds between two looks at the owner
-PATIENCE = 5.0  # seconds that workers have to close their environments
+_LOOK = 0.05  # seconds between two checks of the owner
+PATIENCE = 5.0  # seconds to wait for workers to close their environments
 
 
 class RayBackend:
-    """Starts an actor for each worker, on the cluster that there is, or else on one of its own."""
+    """Backend that starts an actor for each worker, on an existing cluster or on a new one on this machine."""
 
-    ends_at_once = True  # Ray kills the actors of a program that was killed, and does not ask them first
+    ends_at_once = True  # Ray kills the actors of a killed program without notice
 
     def __init__(self, workers: int = 1) -> None:
-        """Connect to the cluster, or start one on this machine, which ends with `close`."""
+        """Connect to the cluster, or start one on this machine, which `close` stops."""
         self.ray = _ray()
         self._started: list[_Actor] = []
         self._own = not self.ray.is_initialized()
@@ -63,14 +63,14 @@ class RayBackend:
             self.ray.shutdown()
 
     def why_not_started(self) -> str:
-        """What the cluster has, for who waits for a worker."""
+        """Describe the resources of the cluster, for the error about a worker that has not started."""
         with contextlib.suppress(Exception):
             have, free = self.ray.cluster_resources().get("CPU", 0), self.ray.available_resources().get("CPU", 0)
             return f" (each worker needs {self.share:g} CPU; the Ray cluster has {have:g}, of which {free:g} are free)"
         return ""
 
     def _share(self, workers: int) -> float:
-        """Processors for each worker: 1, or less where the cluster has fewer."""
+        """Number of CPUs for each worker: 1, or less if the cluster has fewer CPUs than workers."""
         have = float(self.ray.cluster_resources().get("CPU", 1))
         return 1.0 if have >= workers else max(0.001, int(1000 * have / workers) / 1000)
 
@@ -91,23 +91,23 @@ def _connect(ray: Any) -> None:
         except ConnectionError:  # there is no cluster
             ray.init(include_dashboard=False, **quiet)
     except Exception as error:
-        raise InputError(f"Ray cannot be started, nor its cluster reached: {error}") from error
+        raise InputError(f"Ray cannot be started, and no cluster can be reached: {error}") from error
 
 
 def _packed(ray: Any, make: MakeWorker) -> bytes:
     try:
         packed: bytes = ray.cloudpickle.dumps(make)
     except Exception as error:
-        raise InputError(f"what a worker needs cannot be sent to the Ray cluster: {error}") from error
+        raise InputError(f"an argument of the workers cannot be sent to the Ray cluster: {error}") from error
     return packed
 
 
 class _Actor:
-    """One worker's actor."""
+    """The actor of one worker."""
 
     def __init__(self, ray: Any, make: bytes, share: float) -> None:
         self._ray, self._dead = ray, False
-        # Nothing is tried twice by Ray: the pool replaces workers, and evidence is numbered.
+        # Ray must not retry anything: the pool replaces workers, and batches are numbered.
         options = {"num_cpus": share, "max_restarts": 0, "max_task_retries": 0}
         self._actor = ray.remote(**options)(_Serving).remote()
         self.ref = self._actor.make.remote(sgm.__version__, make, (platform.node(), os.getpid()))
@@ -119,7 +119,7 @@ class _Actor:
         try:
             return self._ray.get(self.ref, timeout=PATIENCE)
         except self._ray.exceptions.GetTimeoutError:
-            raise Ended("Ray said that it has answered, and does not give the answer") from None
+            raise Ended("Ray reported an answer but did not deliver it") from None
         except self._ray.exceptions.RayActorError as error:
             text = str(error)
             if "ModuleNotFoundError" in text or "ImportError" in text:
@@ -129,7 +129,7 @@ class _Actor:
             return Failed(_last_line(str(error)))
 
     def say_goodbye(self) -> Any:
-        """Tell it to close its environment."""
+        """Ask the worker to close its environment."""
         if self._dead:
             return None
         with contextlib.suppress(Exception):
@@ -144,15 +144,15 @@ class _Actor:
 
 
 def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0][:200] if text.strip() else "no reason is known"
+    return text.strip().splitlines()[0][:200] if text.strip() else "unknown reason"
 
 
 def _last_line(text: str) -> str:
-    return text.strip().splitlines()[-1][:500] if text.strip() else "no reason is known"
+    return text.strip().splitlines()[-1][:500] if text.strip() else "unknown reason"
 
 
 def alive(process: int) -> bool:
-    """Whether a process of this machine still runs, as far as /proc tells; where there is none it is taken to."""
+    """Whether a process of this machine is running, by /proc; True if there is no /proc."""
     if not Path("/proc/self/stat").exists():
         return True
     try:
@@ -162,13 +162,13 @@ def alive(process: int) -> bool:
 
 
 class _Serving:
-    """The actor: a worker in a process of the cluster."""
+    """The actor class: a worker in a process of the cluster."""
 
     def __init__(self) -> None:
         self.worker: Worker | None = None
 
     def make(self, version: str, make: bytes, owner: tuple[str, int]) -> Any:
-        """Make the worker; the first answer. `owner` is the owner's machine and process."""
+        """Make the worker and return the first answer; `owner` is the owner's machine and process id."""
         if problem := version_problem(version):
             return Failed(problem)
         try:
@@ -191,7 +191,7 @@ class _Serving:
             return failure(error)
 
     def _watch(self, owner: int) -> None:
-        """Leave behind what is under way when the owner's process is gone, if Ray gives time for it."""
+        """Save the evidence when the process of the owner has ended, if Ray leaves time for it."""
         while alive(owner):
             time.sleep(_LOOK)
         assert self.worker is not None

@@ -1,4 +1,4 @@
-"""Gymnasium environments of the paper's benchmarks; importing this package registers them, and loads none of them.
+"""Gymnasium environments of the paper's benchmarks; importing this package registers them without loading them.
 
 Example:
     >>> import gymnasium, sgm.envs
@@ -19,7 +19,7 @@ SAFETY_STEPS = 300  # steps of an episode
 
 
 def _register() -> None:
-    """Register what is not registered yet: a reload must not warn."""
+    """Register environments that are not registered yet: reloading the package must not warn."""
     if "sgm/PointMaze-v0" not in gymnasium.registry:
         gymnasium.register(
             id="sgm/PointMaze-v0",

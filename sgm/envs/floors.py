@@ -1,4 +1,4 @@
-"""The walls of mazes that others have made, as lines: OGBench's, Gymnasium-Robotics', and our own."""
+"""Walls of known mazes as lines: those of OGBench, of Gymnasium-Robotics and of this package."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _ROBOTICS = ("maze_map", "maze_size_scaling", "x_map_center", "y_map_center")
 
 
 class Walls(NamedTuple):
-    """Lines in the coordinates of an environment's positions.
+    """Walls as lines, in the coordinates of an environment's positions.
 
     Attributes:
-        lines: (n, 4) float64 both ends of each.
+        lines: (n, 4) float64 coordinates of both ends of each line.
         axes: "xy", or "rc" for rows, downwards, and columns.
     """
 
@@ -25,13 +25,13 @@ class Walls(NamedTuple):
 
 
 def walls_of(env: Any) -> Walls | None:
-    """The walls of an environment, single or vector; None if it is no maze that we know."""
+    """Return the walls of an environment, single or vector; None if it is not a known maze."""
     single = getattr(env, "envs", None)
     base = getattr(single[0] if single else env, "unwrapped", env)
     maze: Any = getattr(base, "maze", None)
-    if hasattr(maze, "lines"):  # our point mazes of OGBench
+    if hasattr(maze, "lines"):  # sgm.envs.ogbench
         return Walls(np.asarray(maze.lines, np.float64))
-    if hasattr(maze, "walls") and hasattr(maze, "size"):  # ours, whose observations are shares of height and width
+    if hasattr(maze, "walls") and hasattr(maze, "size"):  # sgm.envs.point: observations are shares of height and width
         return Walls(outline(maze.walls) / np.tile(maze.size, 2), "rc")
     if all(hasattr(base, name) for name in _OGBENCH):
         ends = outline(np.asarray(base.maze_map) == 1).reshape(-1, 2)[:, ::-1] - 0.5
@@ -42,7 +42,7 @@ def walls_of(env: Any) -> Walls | None:
 
 
 def _robotics(maze: Any) -> Floats:
-    """Of Gymnasium-Robotics: cells are walls where the map has a 1, and y runs against the rows."""
+    """(n, 4) lines of a Gymnasium-Robotics maze: cells with a 1 in the map are walls, and y is opposite to the rows."""
     walls = [[str(cell) == "1" for cell in row] for row in maze.maze_map]
     row, column = outline(walls).reshape(-1, 2).T * maze.maze_size_scaling
     places = np.stack([column - maze.x_map_center, maze.y_map_center - row], axis=1)

@@ -1,4 +1,4 @@
-"""What environments that are many at once have in common: checks, seeds, and being one of them alone."""
+"""Shared code of the vector environments: checks, seeds, and a single environment made of a vector environment."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from sgm.errors import InputError
 
 
 def is_number(value: Any, least: float, largest: float = np.inf) -> bool:
-    """Whether this is a number from `least` to `largest`; NaN and booleans are not."""
+    """Whether a value is a number from `least` to `largest`; NaN and booleans are not."""
     return isinstance(value, numbers.Real) and not isinstance(value, bool) and least <= float(value) <= largest
 
 
 def require(condition: Any, what: str, given: Any, accepted: str) -> None:
-    """Raise InputError with what was given and what is accepted, unless the condition holds."""
+    """Raise InputError with the given value and the accepted ones, unless the condition holds."""
     if not condition:
         raise InputError(f"{what} is {given!r}; give {accepted}")
 
 
 def check_mask(mask: Any, count: int) -> NDArray[np.bool_]:
-    """A mask of sub-environments as (count,) bool; None stands for all."""
+    """Return a mask of sub-environments as (count,) bool; None stands for all."""
     if mask is None:
         return np.ones(count, dtype=np.bool_)
     array = np.asarray(mask)
@@ -42,7 +42,7 @@ def check_mask(mask: Any, count: int) -> NDArray[np.bool_]:
 
 
 def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[int | None]:
-    """One seed, or None, for each of so many sub-environments."""
+    """Return a seed, or None, for each of `count` sub-environments: `seed` + i for sub-environment i."""
     if seed is None:
         return [None] * count
     if isinstance(seed, (int, np.integer)):
@@ -52,41 +52,41 @@ def spread_seeds(seed: int | Sequence[int | None] | None, count: int) -> list[in
 
 
 class SeededVectorEnv(VectorEnv[ObsType, ActType, ArrayType]):
-    """A vector environment whose sub-environments have generators of their own."""
+    """A vector environment in which each sub-environment has its own random generator."""
 
     _rngs: list[np.random.Generator]
     _seeds: list[int]
 
     @property  # type: ignore[misc]
     def np_random(self) -> tuple[np.random.Generator, ...]:  # type: ignore[override]
-        """The sub-environments' generators."""
+        """Random generators of the sub-environments."""
         return tuple(self._rngs)
 
     @property
     def np_random_seed(self) -> tuple[int, ...]:  # type: ignore[override]
-        """The sub-environments' seeds."""
+        """Seeds of the sub-environments."""
         return tuple(self._seeds)
 
 
 class SingleEnv(gymnasium.Env[dict[str, NDArray[Any]], Any]):
-    """The only sub-environment of a vector environment, as an ordinary environment.
+    """An ordinary environment that wraps a vector environment with one sub-environment.
 
     Attributes:
         vector: the vector environment.
-        reset_options: names of the options of `reset`, and what the vector environment calls them.
+        reset_options: names of the options of `reset`, and the corresponding names in the vector environment.
     """
 
     reset_options: Mapping[str, str] = {"start": "starts", "goal": "goals"}
 
     def __init__(self, vector: Any) -> None:
-        """Take a vector environment of one."""
+        """Wrap a vector environment with one sub-environment."""
         self.vector, self.render_mode = vector, vector.render_mode
         self.observation_space, self.action_space = vector.single_observation_space, vector.single_action_space
 
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-        """Begin an episode; see the class for `options`."""
+        """Start an episode; see the class for `options`."""
         super().reset(seed=seed)
         self.vector._rngs[0] = self.np_random
         given, accepted = options or {}, self.reset_options
@@ -96,12 +96,12 @@ class SingleEnv(gymnasium.Env[dict[str, NDArray[Any]], Any]):
         return _first(observation), _info(infos)
 
     def step(self, action: Any) -> tuple[dict[str, NDArray[Any]], float, bool, bool, dict[str, Any]]:
-        """Act once."""
+        """Take one action."""
         observation, reward, terminated, truncated, infos = self.vector.step(np.asarray(action)[None])
         return _first(observation), float(reward[0]), bool(terminated[0]), bool(truncated[0]), _info(infos)
 
     def render(self) -> NDArray[np.uint8] | None:
-        """What is seen, (height, width, 3), whatever the size of observations."""
+        """Return the camera image, (height, width, 3), independent of the size of observations."""
         images = self.vector.render()
         return None if images is None else images[0]
 
@@ -111,11 +111,11 @@ class SingleEnv(gymnasium.Env[dict[str, NDArray[Any]], Any]):
 
 
 def _first(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of sub-environment 0."""
+    """Select the values of sub-environment 0."""
     return {key: value[0] for key, value in values.items()}
 
 
 def _info(infos: Mapping[str, Any]) -> dict[str, Any]:
-    """The info of the only sub-environment, with Python's own numbers."""
+    """Return the info of the only sub-environment, with NumPy scalars converted to Python numbers."""
     own = {key: value for key, value in _first(infos).items() if not key.startswith("_")}
     return {key: value if isinstance(value, np.ndarray) else value.item() for key, value in own.items()}

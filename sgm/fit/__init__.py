@@ -1,1 +1,1 @@
-"""From a source of experience to an agent in a folder, with a page about it."""
+"""The commands that make an agent from a source of experience, evaluate it, clean it up and report on it."""

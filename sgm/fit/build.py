@@ -1,4 +1,4 @@
-"""The memory of a fit, and the agent on it."""
+"""Building of the memory of a fit, and of the agent that uses it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .settings import FitSettings
 
 
 class Built(NamedTuple):
-    """A memory, the agent on it if there is a controller, and why it is as it is.
+    """A memory, the agent that uses it if there is a controller, and the reasons for its settings.
 
     Attributes:
-        memory: built over the experience.
+        memory: memory built over the experience.
         agent: the agent; None without a controller.
         choice: the settings that were chosen and how, ready for JSON.
-        why: the reasons, a sentence each; what the memory warns of is among them.
-        rows: (n,) int64 which of the observations it was built over.
+        why: reasons and warnings of the memory, a sentence each.
+        rows: (n,) int64 rows of the observations that it was built over.
     """
 
     memory: sgm.SparseGraphicalMemory
@@ -37,7 +37,7 @@ def build(data: sgm.Experience, distance: Any, controller: Any, settings: FitSet
     more: dict[str, Any] = {} if settings.nodes is None else {"nodes": settings.nodes}
     with warnings.catch_warnings(record=True) as heard:
         warnings.simplefilter("always", MemoryWarning)
-        # Observations are kept where nothing else tells what a node looks like.
+        # Observations are kept if nothing else describes a node.
         keep = data.achieved_goals is None or data.observations.ndim > 2
         more |= {"seed": settings.seed, "keep_observations": keep, "progress": progress}
         choice = sgm.choose(data, distance, controller, **more)
@@ -47,11 +47,11 @@ def build(data: sgm.Experience, distance: Any, controller: Any, settings: FitSet
 
 
 def make_agent(memory: sgm.SparseGraphicalMemory, controller: Any) -> sgm.Navigator:
-    """The agent of a fit: a waypoint is reached within half of MaxDist, and goals are ranked by the whole way.
+    """Make the agent of a fit: a waypoint is reached within MaxDist / 2, and goals are ranked by the whole path.
 
-    A waypoint need not be met, only passed: bodies with inertia lose time on each one that they have to meet. In
+    The robot need not meet a waypoint exactly: a robot with inertia loses time at each waypoint that it must meet. In
     PointMaze_Large this took about 60 % of the steps of the two-way test, and success did not depend on MaxDist (100 %
-    of 40 tasks from 6.7 to 25 steps; the two-way test 68 % to 100 %). It was chosen on these 40 tasks.
+    of 40 tasks from 6.7 to 25 steps; the two-way test 68 % to 100 %). The setting was chosen on these 40 tasks.
     """
     cutoff = memory.settings.max_dist / 2
     return sgm.Navigator(memory, controller, router="ranked", arrival="distance", cutoff=cutoff)

@@ -1,4 +1,4 @@
-"""`sgm cleanup`: try edges in an environment, in parts; an interrupted cleanup goes on after its last finished part."""
+"""`sgm cleanup`: test edges in an environment, in parts; an interrupted cleanup resumes after its last part."""
 
 from __future__ import annotations
 
@@ -26,32 +26,34 @@ from .settings import CleanupSettings, arguments
 from .shown import keep_episodes, keep_floor, keep_guarantee_of_built, recorder, update_guarantee
 
 PART = 5_000  # environment steps between two writes
-_REMEDY = "start over from the memory as it was built with --no-resume"
+_REMEDY = "start over from the memory before cleanup with --no-resume"
 
 
 def clean(
     folder: Path, settings: CleanupSettings, *, command: str = "", resume: bool = True, progress: bool = True
 ) -> Path:
-    """Clean the memory of an agent until it has had `settings.steps` steps, and write the report; its path.
+    """Clean up the memory of an agent for `settings.steps` steps in total, write the report and return its path.
 
-    The memory as it was built stays in `memory-built.sgm`.
+    The memory before cleanup is kept in `memory-built.sgm`.
 
     Args:
-        folder: of an agent.
-        settings: what to do. More steps than before go on; other settings are refused.
-        command: what results say made them.
-        resume: go on from where the memory is; otherwise start over from the memory as it was built. What was cleaned
-            before is replaced once the first part is finished.
+        folder: folder of an agent.
+        settings: settings of the cleanup. More steps than before continue it; other changes are refused.
+        command: the command line, stored in the results.
+        resume: continue with the current memory; otherwise start over from the memory before cleanup. An earlier
+            cleanup is replaced once the first part is finished.
         progress: show progress bars.
     """
     folder = Path(folder)
     anew = not resume and (folder / BUILT).is_file()
-    # What was cleaned before stays until the first part of a new cleanup is finished.
+    # An earlier cleanup is kept until the first part of a new one is finished.
     state = _first_state(settings) if anew else _read_state(folder, settings)
     agent = Agent(folder, BUILT if anew else MEMORY)
     navigator = agent.require_controller("sgm cleanup")
     if state["done"] >= settings.steps:
-        print(f"{state['done']:,} steps of cleanup are done: give more --steps to go on, or --no-resume to start over")
+        print(
+            f"{state['done']:,} steps of cleanup are done: give more --steps to continue, or --no-resume to start over"
+        )
         return write_report(folder)
     if not (folder / BUILT).is_file():
         keep_guarantee_of_built(folder)
@@ -63,7 +65,7 @@ def clean(
     recorded: Recorder | None = recorder(agent, "cleanup", f"after {state['done']:,} steps" if state["done"] else "")
     crew = None
     try:
-        if settings.workers > 1:  # whose episodes are not recorded
+        if settings.workers > 1:  # episodes of workers are not recorded
             recorded, crew = None, _crew(navigator, options, settings)
         while state["done"] < settings.steps:
             state = _part(navigator, crew or env, options, settings, state, progress, recorded)
@@ -73,7 +75,7 @@ def clean(
             update_guarantee(folder, agent.memory)
             if recorded is not None:
                 keep_episodes(folder, recorded)
-            recorded = None  # the first part tells enough
+            recorded = None  # only the first part is recorded
             print(_line(state), flush=True)
     finally:
         env.close()
@@ -93,7 +95,7 @@ def _part(
     progress: bool,
     recorded: Recorder | None = None,
 ) -> dict[str, Any]:
-    """Clean for one part, with robots that begin anew; the state after it."""
+    """Clean up for one part, with new episodes; return the state after it."""
     done = state["done"]
     steps = min(PART, settings.steps - done)
     controller: Any = navigator.controller
@@ -126,7 +128,7 @@ def _how(options: Any, settings: CleanupSettings) -> dict[str, Any]:
 
 
 def _each(settings: CleanupSettings) -> int:
-    """Environments of each worker."""
+    """Number of environments of each worker."""
     return -(-settings.envs // settings.workers)
 
 
@@ -144,7 +146,7 @@ def _line(state: dict[str, Any]) -> str:
     part = state["parts"][-1]
     return (
         f"{part['steps']:,} steps: {part['arrived']} of {part['episodes']} goals reached, {part['removed']:,} edges "
-        f"removed so far, {part['edges']:,} stand"
+        f"removed so far, {part['edges']:,} left"
     )
 
 
@@ -152,13 +154,13 @@ def _line(state: dict[str, Any]) -> str:
 
 
 def _first_state(settings: CleanupSettings) -> dict[str, Any]:
-    """The state before any step."""
+    """Return the state before the first step."""
     mine = {name: value for name, value in dataclasses.asdict(settings).items() if name not in ("steps", "backend")}
     return {"done": 0, "settings": {**mine, "env_arg": list(settings.env_arg)}, "parts": []}
 
 
 def _read_state(folder: Path, settings: CleanupSettings) -> dict[str, Any]:
-    """Steps done and parts so far; SGMError if they were made with other settings."""
+    """Read the steps and parts done so far; SGMError if they were made with other settings."""
     first = _first_state(settings)
     mine = first["settings"]
     found = read_object(folder / "cleanup.json", {"done": COUNT, "settings": {}}, _REMEDY)
@@ -168,7 +170,7 @@ def _read_state(folder: Path, settings: CleanupSettings) -> dict[str, Any]:
     if differing := [name for name in mine if theirs.get(name) != mine[name]]:
         raise sgm.SGMError(
             f"the memory in {folder} was cleaned with other settings ({', '.join(differing)} differ): give the same "
-            "ones, or start over from the memory as it was built with --no-resume"
+            "ones, or start over from the memory before cleanup with --no-resume"
         )
     _take_over(folder, found["done"])
     return {"done": found["done"], "settings": mine, "parts": found.get("parts") or []}
@@ -179,7 +181,7 @@ def _name(done: int) -> str:
 
 
 def _take_over(folder: Path, done: int) -> None:
-    """Put the memory of a finished part in its place; a crash between the two writes is made good here."""
+    """Rename the memory of a finished part to its final name; this also completes a part interrupted by a crash."""
     if (folder / _name(done)).is_file():
         (folder / _name(done)).replace(folder / MEMORY)
     for path in folder.glob("memory-[0-9]*.sgm"):

@@ -1,4 +1,4 @@
-"""The commands `sgm fit`, `evaluate`, `cleanup` and `plan`: their options, and what they call."""
+"""The commands `sgm fit`, `evaluate`, `cleanup` and `plan`: their options, and the functions they call."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ example: sgm fit gym:PointMaze_Large-v3 --out agent"""
 
 
 def add_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
-    """Add the commands, without their options; the parsers by name."""
+    """Add the commands without their options, and return the parsers by name."""
     about = {
         "fit": "make an agent from a data source: collect or read, train, build, report",
         "evaluate": "measure the success of an agent, and of its controller alone, in an environment",
@@ -41,7 +41,7 @@ def add_commands(commands: Any) -> dict[str, argparse.ArgumentParser]:
 
 
 def readable(given: list[str]) -> list[str]:
-    """A command line in which argparse takes the negative coordinates of `sgm plan` for no options."""
+    """Change a command line so that argparse does not take negative coordinates of `sgm plan` for options."""
     if given[:1] != ["plan"]:
         return given
     return [f" {text}" if re.match(r"-[\d.][^=]*,", text) else text for text in given]
@@ -105,12 +105,12 @@ def _add_plan(parser: argparse.ArgumentParser) -> None:
     parser.usage = "sgm plan AGENT START GOAL [--out FILE.png]"
     parser.description = (
         "Plan on an agent's memory. START and GOAL are node numbers, image files, or coordinates such as 3.5,-1 "
-        "(position, goal or observation). The plan is printed, and drawn as the images of its nodes, or as a map. "
-        "They may be negative: sgm plan AGENT -1,2 3,4."
+        "(position, goal or observation), which may be negative: sgm plan AGENT -1,2 3,4. The plan is printed, and "
+        "drawn as the images of its nodes, or as a map."
     )
     _add_agent(parser)
-    parser.add_argument("start", metavar="START", help="where the plan begins")
-    parser.add_argument("goal", metavar="GOAL", help="where it ends")
+    parser.add_argument("start", metavar="START", help="start of the plan")
+    parser.add_argument("goal", metavar="GOAL", help="goal of the plan")
     parser.add_argument("--out", type=Path, metavar="FILE.png", help="figure to write (default: in AGENT/plans)")
     parser.set_defaults(run=_plan)
 
@@ -126,7 +126,7 @@ def _add_agent(parser: argparse.ArgumentParser) -> None:
 
 
 def _run_on_agent(name: str, kind: type[Any]) -> Callable[[argparse.Namespace], None]:
-    """The command that calls the function of this name, in a module of the same name, with settings of this kind."""
+    """Make a command that calls the function `name` of module `sgm.fit.name` with settings of this kind."""
 
     def run(options: argparse.Namespace) -> None:
         function = getattr(importlib.import_module(f"sgm.fit.{name}"), name)
@@ -137,7 +137,7 @@ def _run_on_agent(name: str, kind: type[Any]) -> Callable[[argparse.Namespace], 
 
 
 def _settings(kind: type[Any], options: argparse.Namespace) -> Any:
-    """The settings that were given, with defaults for the others."""
+    """Make settings from the options that were given, with defaults for the others."""
     given = {field.name: getattr(options, field.name) for field in dataclasses.fields(kind)}
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     return kind(**{name: value for name, value in given.items() if value is not None})

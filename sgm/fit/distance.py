@@ -1,4 +1,4 @@
-"""What the page of an agent tells about its distance: by the steps between observations, and how often it is wrong."""
+"""Evaluation of the distance for the report: distances by steps between observations, and the share of errors."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ import sgm
 from sgm.distances.quality import distance_quality
 from sgm.learning.pairs import LEAST_EPISODES, as_rows
 
-_NUMBER = 500  # observations that are compared with each other
+_NUMBER = 500  # number of observations that are compared with each other
 
 
 def distance_report(data: sgm.Experience, distance: Any, seed: int) -> dict[str, Any]:
-    """`quality`: how often the distance is wrong about held-out episodes, ready for JSON; nothing if they cannot tell.
+    """Evaluate a distance on held-out episodes: a dict with `quality`, ready for JSON; {} if episodes are too short.
 
-    The held-out episodes are those that training has left out: the last twentieth. Of fewer than 10 episodes none is.
+    The held-out episodes are those of training, the last 5 %. With fewer than 10 episodes all are used.
     """
     parts = data.rows_by_episode()
     held_out = len(parts) >= LEAST_EPISODES
     judged = data[parts[-max(2, len(parts) // 20)].start :] if held_out else data
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # SciPy's, of a distance that is constant
+            warnings.simplefilter("ignore")  # SciPy warns about a constant distance
             found = distance_quality(distance, judged, number=_NUMBER, seed=seed)
     except sgm.InputError:  # episodes are too short
         return {}
@@ -37,7 +37,12 @@ def distance_report(data: sgm.Experience, distance: Any, seed: int) -> dict[str,
 
 
 def distance_curve(data: sgm.Experience, distance: Any, seed: int, samples: int = 300) -> dict[str, Any]:
-    """What a distance says of observations of an episode, by the steps between them, and of different episodes."""
+    """Quantiles of distances between observations of an episode, by the steps between them, and of different episodes.
+
+    Returns:
+        `lags` (steps), `low`, `median` and `high` (0.1, 0.5 and 0.9 quantile at each lag, steps), and `others`, the
+        median distance between observations of different episodes, steps.
+    """
     random = np.random.default_rng(seed)
     rows = as_rows(data, distance.config.encoder)
     longest = max(1, min(int(1.5 * distance.far), int(rows.left.max())))
@@ -57,7 +62,7 @@ def distance_curve(data: sgm.Experience, distance: Any, seed: int, samples: int 
 
 
 def _between(data: sgm.Experience, distance: Any, first: Any, second: Any) -> Any:
-    """(n,) distances from (n,) rows to (n,) rows."""
+    """(n,) distances from the observations in (n,) rows to the goals in (n,) rows."""
     embed_goal = getattr(distance, "embed_goal", distance.embed)
     starts, goals = distance.embed(data.observations[first]), embed_goal(data.goals[second])
     if hasattr(distance, "pairs"):

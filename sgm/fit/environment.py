@@ -14,20 +14,20 @@ import sgm
 from sgm.envs.ogbench.names import environment_of, maze_of
 from sgm.envs.ogbench.package import make_vec
 
-# Packages whose environments Gymnasium knows only once they are imported, and the extra that installs each.
+# Packages that register environments when they are imported, and the extra that installs each.
 PACKAGES = {"gymnasium_robotics": "examples", "minigrid": "examples", "ogbench": "ogbench"}
 
 Options = list[dict[str, Any]]
 
 
 def make_env(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any, Options | None]:
-    """So many environments as one vector environment, and the reset options that episodes use in turn.
+    """Make a vector environment; also return the reset options that episodes use in turn, or None.
 
     Args:
         name: an id of Gymnasium, also as `gym:ID` or `module:ID`; or `ogbench:NAME`, the name of an environment or of
             one of its datasets.
-        number: of sub-environments.
-        arguments: of the environment.
+        number: number of sub-environments.
+        arguments: arguments of the environment.
     """
     if name.startswith("ogbench:"):
         return _make_ogbench(name.removeprefix("ogbench:"), number, arguments)
@@ -39,7 +39,7 @@ def make_env(name: str, number: int, arguments: Mapping[str, Any]) -> tuple[Any,
         raise sgm.InputError(f"{name} does not take {_listed(arguments)}: {error}") from error
     except (gymnasium.error.Error, ModuleNotFoundError) as error:
         raise sgm.InputError(f"the environment {name} cannot be made: {error}{_advice(name)}") from error
-    except Exception as error:  # whatever somebody else's code raises
+    except Exception as error:  # the code of an environment may raise anything
         raise sgm.InputError(f"the environment {name} cannot be made: {type(error).__name__}: {error}") from error
 
 
@@ -64,7 +64,7 @@ def _listed(arguments: Mapping[str, Any]) -> str:
 
 
 def _register(name: str) -> None:
-    """Import the packages that may know an id, until one does."""
+    """Import packages that register environments until the id is known."""
     for package in PACKAGES:
         if name in gymnasium.registry or ":" in name:
             return
@@ -75,10 +75,10 @@ def _register(name: str) -> None:
 
 
 def _advice(name: str) -> str:
-    """What to try for an id that is not known."""
+    """Return advice for an unknown id."""
     near = difflib.get_close_matches(name, list(gymnasium.registry), 3)
-    hint = f"; near it: {', '.join(near)}" if near else ""
+    hint = f"; similar ids: {', '.join(near)}" if near else ""
     absent = [package for package in PACKAGES if importlib.util.find_spec(package) is None]
     for package in absent:
         hint += f"; {package} is not installed: pip install 'sparse-graphical-memory[{PACKAGES[package]}]'"
-    return f"{hint}. Environments of your own: give module:ID, and the module is imported"
+    return f"{hint}. For your own environment give module:ID, and the module is imported"

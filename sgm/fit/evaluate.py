@@ -1,4 +1,4 @@
-"""`sgm evaluate`: episodes of the agent and of its controller alone, in parts that are kept."""
+"""`sgm evaluate`: episodes of the agent and of its controller alone; results are stored after every part."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from .shown import keep_episodes, keep_floor, recorder
 
 PART = 100  # episodes between two writes
 AGENT, CONTROLLER = "agent", "controller alone"
-_REMEDY = "remove the file, and the evaluation is made again"
+_REMEDY = "remove the file to run the evaluation again"
 
 
 def evaluate(
     folder: Path, settings: EvaluateSettings, *, command: str = "", resume: bool = True, progress: bool = True
 ) -> Path:
-    """Run the episodes that are missing, print the results, and write the report; its path.
+    """Run the missing episodes, print the results, write the report and return its path.
 
     Args:
-        folder: of an agent.
-        settings: what to run. More episodes than before go on where the last ones ended; anything else that differs is
-            another evaluation, in a file of its own.
-        command: what results say made them.
-        resume: keep the episodes that were run before.
+        folder: folder of an agent.
+        settings: settings of the evaluation. More episodes than before are added to the earlier ones; with any other
+            change it is another evaluation, in another file.
+        command: the command line, stored in the results.
+        resume: keep the episodes that were already run.
         progress: show progress bars.
     """
     agent = Agent(folder)
     navigator = agent.require_controller("sgm evaluate")
-    evaluations(agent.folder)  # what the page cannot show is told before any work is done
+    evaluations(agent.folder)  # a damaged file is reported before any work is done
     path = evaluation_file(agent, settings)
     kept = read_object(path, {"methods": {}}, _REMEDY) if resume else None
     methods: dict[str, Any] = {} if kept is None else kept["methods"]
@@ -71,7 +71,7 @@ def evaluate(
 
 
 def about(agent: Agent, settings: EvaluateSettings) -> dict[str, Any]:
-    """What was evaluated, in which environment."""
+    """Describe what is evaluated: environment, memory and settings, ready for JSON."""
     memory = agent.memory
     other = {} if settings.goal_from is None else {"goal_from": settings.goal_from}
     return {
@@ -88,7 +88,7 @@ def about(agent: Agent, settings: EvaluateSettings) -> dict[str, Any]:
 
 
 def evaluation_file(agent: Agent, settings: EvaluateSettings) -> Path:
-    """Where the results of these settings are, for the memory as it is."""
+    """Path of the results of these settings for the current memory."""
     facts = about(agent, settings)
     code = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:8]
     name = re.sub(r"[^\w.-]+", "-", settings.env.removeprefix("gym:"))
@@ -105,7 +105,7 @@ def _parts(
     progress: bool,
     recorded: Recorder | None = None,
 ) -> Any:
-    """What is known after each part of the episodes; a generator. The first part is recorded."""
+    """Run episodes in parts, and yield the summary of all episodes after each; the first part is recorded."""
     known: dict[str, Any] = methods.get(name) or {}
     outcomes, steps, failures = (known.get(field) or [] for field in ("outcomes", "steps", "failures"))
     outcomes, seconds = list(outcomes), known.get("seconds_per_action") or 0.0
@@ -113,7 +113,7 @@ def _parts(
     while len(steps) < settings.episodes:
         done = len(steps)
         number = min(PART - done % PART, settings.episodes - done)
-        turn = done % len(tasks)  # so that episode i has the same task, whatever was run before
+        turn = done % len(tasks)  # the task of episode i must not depend on where a part begins
         _seed_actions(who, settings.seed + done)
         with one_thread():
             found = sgm.evaluate(
@@ -132,11 +132,11 @@ def _parts(
         steps, failures = [*steps, *found.steps.tolist()], [*failures, *found.failures.tolist()]
         yield _summary("".join(outcomes), steps, failures, seconds, [each.get("task_id") for each in tasks])
     if len(steps) > settings.episodes:
-        print(f"{name}: {len(steps)} episodes were run before, and are kept")
+        print(f"{name}: {len(steps)} episodes were already run, and are kept")
 
 
 def _seed_actions(who: Any, seed: int) -> None:
-    """Give a controller that draws its actions random numbers of its own for each part."""
+    """Reseed a controller that samples its actions, for each part."""
     controller = getattr(who, "controller", who)
     if isinstance(getattr(controller, "random", None), np.random.Generator):
         controller.random = np.random.default_rng(seed)
@@ -166,7 +166,7 @@ def _summary(outcomes: str, steps: list[int], failures: list[str], seconds: floa
 
 
 def line(name: str, result: dict[str, Any]) -> str:
-    """A result in a line."""
+    """Format a result as one line."""
     low, high = result["ci95"]
     text = f"{name}: {result['success_rate']:.1%} of {result['episodes']} episodes [{low:.1%}, {high:.1%}]"
     if result["mean_steps"] is not None:

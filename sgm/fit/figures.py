@@ -1,4 +1,4 @@
-"""The figures of an agent's page and of its plans."""
+"""Figures of an agent's report and of its plans."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sgm.benchmarks.map_plots import Stage, memory_stages
 
 from .layout import Floats, Layout
 
-SEEN = "#dcdad2"  # where experience was made
-_MOST_IMAGES = 24  # of a strip
+SEEN = "#dcdad2"  # positions of the experience
+_MOST_IMAGES = 24  # largest number of images of a strip
 
 
 def draw_seen(axes: Any, layout: Layout, seen: Floats | None) -> None:
-    """The background: where experience was made, if that is known."""
+    """Draw the background: the (n, 2) positions of the experience, if they are known."""
     every = layout.places if seen is None else np.concatenate([layout.places, seen])
     low, high = every.min(axis=0), every.max(axis=0)
     margin = 0.03 * max(*(high - low), 1e-6)
@@ -33,7 +33,7 @@ def draw_seen(axes: Any, layout: Layout, seen: Floats | None) -> None:
 
 
 def memory_map(path: Path, memory: sgm.SparseGraphicalMemory, layout: Layout, seen: Floats | None) -> None:
-    """The memory as it was built and, if edges were removed, as it is now."""
+    """Draw the memory as built and, if edges were removed, also after cleanup."""
     removed, standing = memory.removed(), memory.edges()
     stages = [Stage("as built", _both(standing, removed))]
     if len(removed.source):
@@ -48,7 +48,7 @@ def _both(first: sgm.Edges, second: sgm.Edges) -> sgm.Edges:
 def plan_map(
     path: Path, memory: sgm.SparseGraphicalMemory, layout: Layout, seen: Floats | None, plan: sgm.Plan
 ) -> None:
-    """A plan over the memory."""
+    """Draw a plan on the memory."""
     figure, axes = plots.pyplot().subplots(figsize=(6.4, 6.0))
     draw_seen(axes, layout, seen)
     plots.draw_edges(axes, layout.places, memory.edges(), alpha=0.5)
@@ -61,7 +61,7 @@ def plan_map(
 
 
 def strip(path: Path, images: NDArray[Any], titles: Sequence[str], title: str = "", columns: int = 8) -> None:
-    """Images in rows, in order, each with a title; of many, some that are spread evenly, the ends among them."""
+    """Draw images in order, in rows, each with a title; of many, evenly spaced ones with the first and the last."""
     chosen = np.unique(np.rint(np.linspace(0, len(images) - 1, min(len(images), _MOST_IMAGES))).astype(int))
     columns = min(columns, len(chosen))
     rows = -(-len(chosen) // columns)
@@ -83,7 +83,7 @@ def strip(path: Path, images: NDArray[Any], titles: Sequence[str], title: str = 
 
 
 def as_rgb(image: NDArray[Any]) -> NDArray[np.uint8]:
-    """An image of any accepted kind as (height, width, 3) uint8."""
+    """Convert an image of any accepted kind to (height, width, 3) uint8."""
     values = np.asarray(image)
     values = values[..., 0] if values.ndim == 3 and values.shape[2] == 1 else values
     if values.dtype.kind == "f":
@@ -93,7 +93,7 @@ def as_rgb(image: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def image_map(path: Path, memory: sgm.SparseGraphicalMemory, layout: Layout, number: int = 28) -> None:
-    """The memory, with the images of some nodes that are spread over it."""
+    """Draw the memory, with the images of some nodes that are spread over it."""
     from matplotlib.offsetbox import AnnotationBbox, OffsetImage
 
     figure, axes = plots.pyplot().subplots(figsize=(8.4, 7.2))
@@ -118,7 +118,7 @@ def image_map(path: Path, memory: sgm.SparseGraphicalMemory, layout: Layout, num
 
 
 def spread(places: Floats, number: int) -> list[int]:
-    """So many rows of (n, 2) places, each as far as possible from those before it."""
+    """Choose `number` rows of (n, 2) positions, each as far as possible from those before it."""
     scaled = (places - places.mean(axis=0)) / np.maximum(places.std(axis=0), 1e-9)
     chosen = [int(np.linalg.norm(scaled, axis=1).argmax())]
     nearest = np.linalg.norm(scaled - scaled[chosen[0]], axis=1)
@@ -129,13 +129,13 @@ def spread(places: Floats, number: int) -> list[int]:
 
 
 def distance_curve(path: Path, curve: Mapping[str, Any], max_dist: float | None = None) -> None:
-    """The distance between observations of an episode, against the steps between them."""
+    """Plot the distance between observations of an episode over the steps between them."""
     figure, axes = plots.pyplot().subplots(figsize=(6.4, 3.6))
     lags = curve["lags"]
     axes.fill_between(lags, curve["low"], curve["high"], color=plots.EDGE, alpha=0.35, linewidth=0, label="middle 80 %")
     axes.plot(lags, curve["median"], color=plots.NODE, linewidth=1.8, label="median")
-    axes.plot(lags, lags, color=plots.FAINT, linewidth=1, linestyle=":", label="as many steps as apart")
-    axes.axhline(curve["others"], color=plots.CUT, linewidth=1.2, linestyle="--", label="median of other episodes")
+    axes.plot(lags, lags, color=plots.FAINT, linewidth=1, linestyle=":", label="distance = steps apart")
+    axes.axhline(curve["others"], color=plots.CUT, linewidth=1.2, linestyle="--", label="median across episodes")
     if max_dist is not None:
         axes.axhline(max_dist, color=plots.PLANS[1], linewidth=1.2, label=f"MaxDist {max_dist:.3g}")
     axes.set(xlabel="steps apart in an episode", ylabel="distance, steps", xlim=(0, max(lags)), ylim=(0, None))
@@ -145,7 +145,7 @@ def distance_curve(path: Path, curve: Mapping[str, Any], max_dist: float | None 
 
 
 def cleanup_curve(path: Path, parts: Sequence[Mapping[str, Any]]) -> None:
-    """Edges removed, and goals reached, against cleanup steps."""
+    """Plot removed edges and reached goals over cleanup steps."""
     figure, panels = plots.pyplot().subplots(1, 2, figsize=(8.0, 2.9))
     steps = [part["steps"] for part in parts]
     removed = [part["removed"] for part in parts]

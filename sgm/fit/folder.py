@@ -1,10 +1,10 @@
-"""The folder of an agent: what `sgm fit` writes into it, what of it is finished, and the agent read back.
+"""The folder of an agent: its files, the record of finished stages, and reading the agent from it.
 
-`settings.json`: what was asked for. `fit.json`: the finished stages, each with its facts. `data.npz`: what was
-collected. `memory_distance.safetensors`, `controller.safetensors`, `memory.sgm` and `agent.json`: the agent, see
+`settings.json`: source and settings. `fit.json`: the finished stages, each with its facts. `data.npz`: collected
+experience. `memory_distance.safetensors`, `controller.safetensors`, `memory.sgm` and `agent.json`: the agent, see
 `sgm.navigation.folder`; without actions there is no controller and no agent.json. `cleanup.json`: cleanup so far;
-`memory-built.sgm`: the memory before it. `floor.json`, `episodes.npz` and `guarantee.json`: what there is to see, see
-`sgm.navigation.beside`. `evaluations/`: a file for each. `plans/`, `figures/`, `report.html`.
+`memory-built.sgm`: the memory before cleanup. `floor.json`, `episodes.npz` and `guarantee.json`: data for the
+inspector, see `sgm.navigation.beside`. `evaluations/`: a file for each evaluation. `plans/`, `figures/`, `report.html`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sgm.benchmarks.checks import COUNT, NUMBER, SOME, TEXT, Each, Several, Shap
 from sgm.benchmarks.provenance import provenance
 from sgm.benchmarks.results import claim_folder, read_object, require_own_files, write_json
 
-# The class of each distance, and of the controller, in its module.
+# Module and class of each distance.
 DISTANCES = {
     "regression": ("sgm.distances.regression", "RegressionDistance"),
     "quasimetric": ("sgm.distances.quasimetric", "QuasimetricDistance"),
@@ -32,10 +32,10 @@ DISTANCES = {
 }
 DISTANCE, CONTROLLER, MEMORY = "memory_distance.safetensors", "controller.safetensors", "memory.sgm"
 BUILT, DATA, SETTINGS = "memory-built.sgm", "data.npz", "settings.json"
-SEEN = "seen.npz"  # where experience was made
+SEEN = "seen.npz"  # positions of the experience
 BUILT_GUARANTEE = "memory-built.guarantee.json"
 _BESIDE = ("floor.json", "episodes.npz", "guarantee.json", BUILT_GUARANTEE)  # see `sgm.navigation.beside`
-_MAY_DIFFER = {"device", "workers", "backend"}  # settings that a fit may be resumed without
+_MAY_DIFFER = {"device", "workers", "backend"}  # settings that may change when a fit is resumed
 _FACTS = ("fit.json", "agent.json", "cleanup.json", "report.html")
 _FILES = (*_FACTS, DATA, SEEN, DISTANCE, CONTROLLER, MEMORY, BUILT, *_BESIDE)
 _FOLDERS = ("data", "checkpoints", "evaluations", "plans", "cleanup", "figures")
@@ -67,7 +67,7 @@ _REMEDY = "make the agent again with --no-resume, or in another folder"
 
 
 def require_claimable(folder: Path, source: str, settings: Any, resume: bool) -> None:
-    """SGMError if a folder cannot be taken for a source and settings; nothing in it is changed."""
+    """Raise SGMError if a folder cannot be used for a source and settings; the folder is not changed."""
     _require_own(folder, source)
     require_own_files(folder, _FOLDERS)
     if resume:
@@ -75,9 +75,9 @@ def require_claimable(folder: Path, source: str, settings: Any, resume: bool) ->
 
 
 def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
-    """Take a folder for a source and settings, and remove what it holds unless that is resumed.
+    """Prepare a folder for a source and settings, and remove the files of an earlier fit unless it is resumed.
 
-    `require_claimable` refuses a folder that holds something else.
+    Call `require_claimable` first: it refuses a folder with other contents.
     """
     if not resume or not _holds_work(folder):
         for name in _FILES:
@@ -87,20 +87,20 @@ def claim(folder: Path, source: str, settings: Any, resume: bool) -> None:
 
 
 def _asked(source: str, settings: Any) -> dict[str, Any]:
-    """What `settings.json` holds."""
+    """Return the content of `settings.json`."""
     asked: dict[str, Any] = plain({"source": source, **dataclasses.asdict(settings)})
     return asked
 
 
 def _holds_work(folder: Path) -> bool:
-    """Whether a fit has left anything that took work: what was collected, a network, a checkpoint or a memory."""
+    """Whether a folder has results of a fit: collected experience, a network, a checkpoint or a memory."""
     kept = [folder / name for name in (DATA, DISTANCE, CONTROLLER, MEMORY)]
     parts = [path for name in ("data", "checkpoints") for path in (folder / name).glob("*")]
     return bool(parts) or any(path.exists() for path in kept)
 
 
 def _require_same(folder: Path, mine: dict[str, Any]) -> None:
-    """SGMError if a folder was made with other settings; the device may be another one."""
+    """Raise SGMError if a folder was made with other settings, except those of `_MAY_DIFFER`."""
     theirs = read_object(folder / SETTINGS, {}, _REMEDY)
     if theirs is None or not _holds_work(folder):
         return
@@ -113,7 +113,7 @@ def _require_same(folder: Path, mine: dict[str, Any]) -> None:
 
 
 def _require_own(folder: Path, source: str) -> None:
-    """Refuse a folder with files that have the names of a fit's and are somebody else's, or the source's own."""
+    """Raise SGMError if a folder contains the source, or files with the names of a fit that no fit has made."""
     if folder.exists() and Path(source).exists() and Path(source).resolve().is_relative_to(folder.resolve()):
         raise sgm.SGMError(f"the source {source} is in {folder}: choose another folder with --out")
     settings = read_object(folder / SETTINGS, {}, _REMEDY)
@@ -128,7 +128,7 @@ class Record:
     """`fit.json`: the finished stages of a fit with their facts, written after each."""
 
     def __init__(self, folder: Path, command: str = "") -> None:
-        """Read what is finished in a folder."""
+        """Read the finished stages of a folder."""
         self.path = folder / "fit.json"
         shape: Shape = {"stages": Each(TEXT, _STAGE), "versions": Each(TEXT, TEXT)}
         self.content: dict[str, Any] = read_object(self.path, shape, _REMEDY) or {"stages": {}}
@@ -142,7 +142,7 @@ class Record:
 
     @contextmanager
     def stage(self, name: str, begin: float | None = None) -> Iterator[dict[str, Any]]:
-        """Do a stage: facts to be filled in, kept with the time it took since `begin` once it is over."""
+        """Run a stage: yields a dict of facts to fill in, and stores it with the time since `begin` at the end."""
         begin, facts = time.monotonic() if begin is None else begin, dict[str, Any]()
         yield facts
         self.stages[name] = {**facts, "seconds": round(time.monotonic() - begin, 1)}
@@ -151,10 +151,10 @@ class Record:
 
 
 class Agent:
-    """An agent, or a memory alone, read from a folder."""
+    """An agent, or a memory without a controller, read from a folder."""
 
     def __init__(self, folder: Path, memory: str = MEMORY) -> None:
-        """Read networks and memory; `memory` is the file that the memory is in, `MEMORY` or `BUILT`."""
+        """Read networks and memory; `memory` is the file of the memory, `MEMORY` or `BUILT`."""
         self.folder = Path(folder)
         if not (self.folder / memory).is_file():
             raise sgm.StoreError(
@@ -175,7 +175,7 @@ class Agent:
         return load_distance(self.folder, kind)
 
     def require_controller(self, what: str) -> sgm.Navigator:
-        """The agent that acts; InputError if there is only a memory."""
+        """Return the agent; InputError if there is only a memory."""
         if self.navigator is None:
             lacks = f"{self.folder} holds a memory without a controller, which can plan but not act: "
             if (self.record.stages.get("experience") or {}).get("actions") is not None:
@@ -191,7 +191,7 @@ class Agent:
 
 
 def evaluations(folder: Path) -> list[dict[str, Any]]:
-    """The results of all evaluations in the folder of an agent, by date; StoreError if one is not as we write it."""
+    """Read the results of all evaluations of an agent, by date; StoreError if a file is damaged."""
     found = []
     for path in sorted((folder / "evaluations").glob("*.json")):
         remedy = "remove the file, or evaluate again"
@@ -199,25 +199,25 @@ def evaluations(folder: Path) -> list[dict[str, Any]]:
         results = (each.get("methods") or {}).values()
         whole = all(each.get(name) is not None for name in ("env", "seed", "cleanup_steps", "methods"))
         if not whole or any(result.get(name) is None for result in results for name in _IN_RESULTS):
-            raise sgm.StoreError(f"{path} is not whole: {remedy}")
+            raise sgm.StoreError(f"{path} is incomplete: {remedy}")
         if any(len(result["ci95"]) != 2 for result in results):
-            raise sgm.StoreError(f"{path} has an interval without two ends: {remedy}")
+            raise sgm.StoreError(f"{path} has a confidence interval without two ends: {remedy}")
         found.append(each)
     return sorted(found, key=lambda each: str(each.get("date")))
 
 
 def load_distance(folder: Path, kind: str) -> Any:
-    """The distance of this kind that a folder holds."""
+    """Read the distance of this kind from a folder."""
     module, name = DISTANCES[kind]
     return getattr(importlib.import_module(module), name).load(folder / DISTANCE)
 
 
 def cleanup_steps(folder: Path) -> int:
-    """Cleanup steps that the memory of a folder has had."""
+    """Number of cleanup steps of the memory in a folder."""
     found = read_object(folder / "cleanup.json", {}, _REMEDY) or {}
     return int(found.get("done", 0))
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it."""
+    """Convert a value to plain JSON types."""
     return json.loads(json.dumps(value, default=float))

@@ -1,4 +1,4 @@
-"""Where the nodes of a memory are drawn: at their positions, or laid out by how far apart they are."""
+"""Positions of the nodes of a memory in figures: true positions, or a layout by path lengths."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import sgm
 from sgm.memory.given import ACHIEVED_GOAL, POSITION
 
 Floats = NDArray[np.float64]
-LANDMARKS = 100  # nodes whose distances to all others make a layout
-_BEYOND = 1.3  # how far nodes without a path are drawn, as a multiple of the longest path
+LANDMARKS = 100  # nodes whose distances to all others determine a layout
+_BEYOND = 1.3  # distance of nodes without a path, as a multiple of the longest path
 
 
 class Layout(NamedTuple):
-    """Places of nodes.
+    """Positions of nodes in a figure.
 
     Attributes:
-        places: (V, 2) with the vertical coordinate first, as figures take them.
-        about: what the places are, for captions.
-        true: whether distances between places are those of the world.
+        places: (V, 2) positions with the vertical coordinate first, as the figures expect.
+        about: description of the positions, for captions.
+        true: whether distances between positions are those of the environment.
     """
 
     places: Floats
@@ -33,7 +33,7 @@ class Layout(NamedTuple):
 
 
 def lay_out(memory: sgm.SparseGraphicalMemory) -> Layout:
-    """Places for the nodes of a memory: true positions, then 2-D achieved goals or observations, else a layout."""
+    """Positions of the nodes: true ones, else 2-D achieved goals or observations, else a layout by path lengths."""
     for name, about in ((POSITION, "true positions"), (ACHIEVED_GOAL, "achieved goals")):
         values = memory.attributes.get(name)
         if values is not None and _is_flat(values, name == POSITION):
@@ -48,7 +48,7 @@ def lay_out(memory: sgm.SparseGraphicalMemory) -> Layout:
 
 
 def places_of(data: sgm.Experience) -> Floats | None:
-    """(n, 2) places of observations, vertical coordinate first, as `lay_out` has those of nodes; None if unknown."""
+    """(n, 2) positions of observations, vertical coordinate first, in the same space as `lay_out`; None if unknown."""
     known: Mapping[str, Any] = {"position": data.positions, "goal": data.achieved_goals, "seen": data.observations}
     for name, values in known.items():
         if values is not None and _is_flat(values, name == "position"):
@@ -57,15 +57,15 @@ def places_of(data: sgm.Experience) -> Floats | None:
 
 
 def _is_flat(values: NDArray[Any], more: bool) -> bool:
-    """Whether values are (n, 2), or of more columns if the first two are x and y."""
+    """Whether values have shape (n, 2), or, with `more`, (n, 3 or more) of which the first two are x and y."""
     return values.ndim == 2 and (values.shape[1] == 2 or (more and values.shape[1] > 2))
 
 
 def by_paths(number: int, edges: sgm.Edges) -> Floats:
-    """(number, 2) places whose distances are near the lengths of paths, both directions averaged by the shorter one.
+    """(number, 2) positions whose distances approximate path lengths; an edge counts in both directions.
 
     Landmark multidimensional scaling (de Silva and Tenenbaum, 2004): classical scaling of some nodes spread over the
-    graph; the others are placed by their distances to these.
+    graph; the others are positioned by their distances to these.
     """
     if number < 3 or not len(edges.source):
         return np.stack([np.zeros(number), np.arange(number, dtype=np.float64)], axis=1)
@@ -82,7 +82,7 @@ def by_paths(number: int, edges: sgm.Edges) -> Floats:
 
 
 def _from_landmarks(graph: Any, number: int) -> Floats:
-    """(number, V) path lengths from landmarks, each as far as possible from those before it."""
+    """(number, V) path lengths from landmarks, each as far as possible from those before it, steps."""
     found: list[Floats] = []
     nearest = np.full(graph.shape[0], np.inf)
     following = int(np.asarray(graph.sum(axis=1)).argmax())
@@ -91,7 +91,7 @@ def _from_landmarks(graph: Any, number: int) -> Floats:
         found.append(steps)
         nearest = np.minimum(nearest, steps)
         following = int(np.where(np.isfinite(nearest), nearest, -1).argmax())
-        if nearest[following] == 0:  # every node that can be reached is a landmark
+        if nearest[following] == 0:  # every reachable node is a landmark
             break
     steps = np.stack(found)
     longest = steps[np.isfinite(steps)].max()
@@ -99,7 +99,7 @@ def _from_landmarks(graph: Any, number: int) -> Floats:
 
 
 def longest_plan(memory: sgm.SparseGraphicalMemory) -> sgm.Plan | None:
-    """A plan between two nodes that are about as far apart as any; None if no two are connected."""
+    """Return a plan between two nodes that are nearly the farthest apart; None if no two are connected."""
     edges = memory.edges()
     if not len(edges.source):
         return None
@@ -107,7 +107,7 @@ def longest_plan(memory: sgm.SparseGraphicalMemory) -> sgm.Plan | None:
     graph = csr_array((np.maximum(edges.weight, 1e-3), (edges.source, edges.target)), shape=(size, size))
     goal = int(np.bincount(edges.target, minlength=size).argmax())
     start = goal
-    for turn in range(2):  # from the farthest end to what is farthest from there
+    for turn in range(2):  # first the farthest start, then the farthest goal from there
         steps = dijkstra(graph.T if turn == 0 else graph, indices=goal if turn == 0 else start)
         steps[~np.isfinite(steps)] = -1
         if turn == 0:

@@ -1,4 +1,4 @@
-"""`sgm fit`: collect or read, learn a distance and a controller, build the memory, report; each stage is kept."""
+"""`sgm fit`: collect or read experience, learn distance and controller, build the memory, report; stages resume."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .source import Source
 
 
 class Fit:
-    """A fit in a folder, in which it may have begun before."""
+    """A fit in a folder; it resumes an earlier fit in the same folder."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class Fit:
         resume: bool = True,
         progress: bool = True,
     ) -> None:
-        """Claim the folder. Whatever is wrong with the source or the installation is said before that.
+        """Prepare the folder, after checking the source and the installation.
 
         Args:
             source: such as "gym:PointMaze_Large-v3", see `sgm.fit.source`.
-            settings: what to do with it.
+            settings: settings of the fit.
             out: the folder of the agent.
-            command: what results say made them.
-            resume: resume the fit that the folder holds; otherwise remove what it left there.
+            command: the command line, stored in the results.
+            resume: resume the fit in the folder; otherwise remove its files.
             progress: show progress bars.
         """
         self.source: Source = sources.parse_source(source)
@@ -59,7 +59,7 @@ class Fit:
         self.record = Record(self.out, command)
 
     def run(self) -> Path:
-        """Do what is not done yet; returns the path of the report."""
+        """Run the stages that are not finished; return the path of the report."""
         data = self._experience()
         distance = self._distance(data)
         controller = self._controller(data)
@@ -82,8 +82,8 @@ class Fit:
             found, known = _about(data), dict(facts)
             if differing := [name for name in found if name in known and known[name] != found[name]]:
                 raise sgm.SGMError(
-                    f"{self.source} has changed since {self.out} was begun ({', '.join(differing)} differ): start over "
-                    "with --no-resume, or choose another folder with --out"
+                    f"{self.source} has changed since the fit in {self.out} began ({', '.join(differing)} differ): "
+                    "start over with --no-resume, or choose another folder with --out"
                 )
             facts |= found
         self.say(str(data))
@@ -108,7 +108,7 @@ class Fit:
 
         if data.actions is None or not self.settings.controller:
             why = "it was switched off" if data.actions is not None else "the source has no actions"
-            self.say(f"no controller, because {why}: the memory can be planned on and looked at")
+            self.say(f"no controller, because {why}: the memory can be inspected and used for planning")
             return None
         if self._has("controller", CONTROLLER):
             return ClonedController.load(self.out / CONTROLLER)
@@ -154,13 +154,16 @@ class Fit:
         )
 
     def _stage(self, name: str, begin: float | None = None) -> Any:
-        """A stage whose facts are kept, unless they are already; `begin`: when its work began, if that was before."""
+        """Context of a stage: yields its facts, which are stored at the end unless the stage is already finished.
+
+        `begin` is the time at which its work began, if that was before this call.
+        """
         if name in self.record.stages:
             return contextlib.nullcontext(dict(self.record.stages[name]))
         return self.record.stage(name, begin)
 
     def _has(self, stage: str, file: str) -> bool:
-        """Whether a stage is finished; if only its file is missing, it is done again."""
+        """Whether a stage is finished; if its file is missing, the stage counts as not finished."""
         if stage in self.record.stages and not (self.out / file).is_file():
             del self.record.stages[stage]
         return stage in self.record.stages
@@ -177,20 +180,20 @@ class Fit:
         cleanup = f"sgm cleanup {self.out} --env {env}"
         if self.source.kind == "gym" and seen["goals"] is None:
             return (
-                f"\n{env} gives no goals with its observations: sgm evaluate needs an environment that does, or that "
-                f"tells them in info['goal'], or --goal-from NAME.\nnext:  {plan}\n       {cleanup}"
+                f"\nObservations of {env} have no goals: sgm evaluate needs an environment whose observations or "
+                f"info['goal'] have them, or --goal-from NAME.\nnext:  {plan}\n       {cleanup}"
             )
         return f"\nnext:  sgm evaluate {self.out} --env {env}\n       {cleanup}\n       sgm inspect {self.out}"
 
     def _ends(self, seen: dict[str, Any]) -> str:
-        """What `sgm plan` takes for START and GOAL here."""
+        """Describe the START and GOAL that `sgm plan` accepts for this memory."""
         if len(seen["shape"]) > 1:
             return "node numbers, or image files"
         return "node numbers, or coordinates such as 3.5,-1" if seen["shape"] not in ([], [1]) else "node numbers"
 
 
 def require_extras() -> None:
-    """MissingExtra before any work is done."""
+    """Raise MissingExtra if a required package is not installed, before any work is done."""
     for module in ("torch", "safetensors"):
         if importlib.util.find_spec(module) is None:
             raise MissingExtra("sgm fit", "learn", ModuleNotFoundError(name=module))
@@ -198,7 +201,7 @@ def require_extras() -> None:
 
 
 def require_device(name: str) -> None:
-    """InputError if this machine has no such device."""
+    """Raise InputError if this machine does not have the device."""
     from sgm.learning.device import resolve_device
 
     resolve_device(name)

@@ -1,4 +1,4 @@
-"""`sgm plan`: a plan between two nodes, images or places, printed and drawn."""
+"""`sgm plan`: a plan between two nodes, images or positions, printed and drawn."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _ACCEPTED = "a node number, an image file, or coordinates such as 3.5,-1"
 
 
 class End(NamedTuple):
-    """Where a plan begins or ends.
+    """Start or goal of a plan.
 
     Attributes:
-        text: as it was given.
+        text: the argument of the command.
         node: the node, if it is one.
-        value: the observation or goal, in the place of a node.
+        value: the observation, goal or position, if it is not a node.
     """
 
     text: str
@@ -38,7 +38,7 @@ class End(NamedTuple):
 
 
 class _Nearest(NamedTuple):
-    """The nearest node of an end, and how far it is from it, in "map units" or "steps"."""
+    """Nearest node of a start or goal, and the distance between them in "map units" or "steps"."""
 
     node: int
     gap: float
@@ -46,13 +46,13 @@ class _Nearest(NamedTuple):
 
 
 def plan(folder: Path, start: str, goal: str, out: Path | None = None) -> Path:
-    """Plan on the memory of a folder, print the plan and draw it; the path of the figure.
+    """Plan on the memory of a folder, print the plan, draw it and return the path of the figure.
 
     Args:
-        folder: of an agent, or of a memory without a controller.
+        folder: folder of an agent, or of a memory without a controller.
         start: a node number, the path of an image, or coordinates.
         goal: the same.
-        out: the figure; None: `plans/START-GOAL.png` in the folder.
+        out: path of the figure; None: `plans/START-GOAL.png` in the folder.
     """
     if out is not None and out.suffix.lower() != ".png":
         raise sgm.InputError(f"--out is {out}: expected a name that ends in .png, since the figure is a PNG file")
@@ -71,11 +71,11 @@ def plan(folder: Path, start: str, goal: str, out: Path | None = None) -> Path:
 
 
 def make_plan(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> sgm.Plan:
-    """The plan between two ends; NoPath, with what to do, if there is none."""
+    """Plan between start and goal; NoPath, with advice, if there is no path."""
     try:
         if start.node is not None and goal.node is not None:
             return memory.plan_nodes(start.node, goal.node)
-        # An end that is no node is attached to the nodes that are near it.
+        # Observations are attached to the nodes near them.
         if start.value is not None and goal.value is not None and _same_space(memory, start.value, goal.value):
             return memory.plan(start.value, goal.value)
         return memory.plan_nodes(_node(memory, start, False), _node(memory, goal, True))
@@ -83,13 +83,13 @@ def make_plan(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> sgm.P
         raise
     except sgm.NoPath as error:
         raise sgm.NoPath(
-            f"no way from {start.text} to {goal.text}: {error}. The largest strongly connected component has "
-            f"{memory.largest_part()} of {len(memory)} nodes; see the report for which they are"
+            f"no path from {start.text} to {goal.text}: {error}. The largest strongly connected component has "
+            f"{memory.largest_part()} of {len(memory)} nodes; the map in the report shows the memory"
         ) from error
 
 
 def _same_space(memory: sgm.SparseGraphicalMemory, start: NDArray[Any], goal: NDArray[Any]) -> bool:
-    """Whether both ends are observations, which the memory attaches by itself."""
+    """Whether start and goal are observations, which the memory can attach to nodes itself."""
     kept = memory.observations.shape[1:] if memory.settings.keep_observations and len(memory) else None
     shapes = {start.shape, goal.shape}
     return ACHIEVED_GOAL not in memory.attributes and kept is not None and shapes == {kept}
@@ -100,7 +100,7 @@ def _node(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool) -> int:
 
 
 def _places(memory: sgm.SparseGraphicalMemory, shape: tuple[int, ...]) -> NDArray[Any] | None:
-    """Positions or goals of nodes, (V, ...), that a value of this shape is compared with; None if there are none."""
+    """Positions or achieved goals of nodes, (V, ...), of this shape; None if there are none."""
     for name in (POSITION, ACHIEVED_GOAL):
         places = memory.attributes.get(name)
         if places is not None and places.shape[1:] == shape:
@@ -109,7 +109,7 @@ def _places(memory: sgm.SparseGraphicalMemory, shape: tuple[int, ...]) -> NDArra
 
 
 def _nearest(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool, by_steps: bool = False) -> _Nearest:
-    """The node nearest to a place, in map units, or to an observation, in steps."""
+    """Find the node nearest to a position, in map units, or to an observation, in steps."""
     value = np.asarray(end.value)
     places = None if by_steps else _places(memory, value.shape)
     if places is not None:
@@ -120,7 +120,7 @@ def _nearest(memory: sgm.SparseGraphicalMemory, end: End, as_goal: bool, by_step
 
 
 def attachments(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> list[str]:
-    """How far each end that is no node is from its nearest node, a line each; InputError if it is off the map."""
+    """Describe the nearest node of a start or goal that is not a node, a line each; InputError if it is off the map."""
     both = start.value is not None and goal.value is not None
     by_steps = both and _same_space(memory, np.asarray(start.value), np.asarray(goal.value))
     lines = []
@@ -130,17 +130,19 @@ def attachments(memory: sgm.SparseGraphicalMemory, start: End, goal: End) -> lis
         near = _nearest(memory, end, name == "GOAL", by_steps)
         _require_on_map(memory, name, end, near)
         line, usual = (
-            f"{name} is {near.gap:.3g} {near.unit} from node {near.node}, its nearest",
+            f"{name} is {near.gap:.3g} {near.unit} from the nearest node, {near.node}",
             _usual(memory, near, end),
         )
         if near.gap > usual:
-            line += f". Warning: that is far, edges are up to {usual:.3g} {near.unit}; nothing like {end.text} was seen"
+            line += (
+                f". Warning: that is far, edges are up to {usual:.3g} {near.unit}; the experience has nothing similar"
+            )
         lines.append(line)
     return lines
 
 
 def _usual(memory: sgm.SparseGraphicalMemory, near: _Nearest, end: End) -> float:
-    """The length of a long edge: MaxDist in steps, or what 95 % of edges are under in map units."""
+    """Length of a long edge: MaxDist in steps, or the 0.95 quantile of edge lengths in map units."""
     places, edges = _places(memory, np.asarray(end.value).shape), memory.edges()
     if near.unit == "steps" or places is None:
         return float(memory.settings.max_dist)
@@ -151,7 +153,7 @@ def _usual(memory: sgm.SparseGraphicalMemory, near: _Nearest, end: End) -> float
 
 
 def _require_on_map(memory: sgm.SparseGraphicalMemory, name: str, end: End, near: _Nearest) -> None:
-    """InputError for coordinates far outside those of all nodes, and where the distance is clipped."""
+    """Raise InputError for coordinates far outside those of all nodes, or if the distance is clipped."""
     value = np.asarray(end.value)
     places = _places(memory, value.shape) if near.unit == "map units" else None
     if places is None and memory.settings.keep_observations and memory.observations.ndim == 2:
@@ -210,11 +212,11 @@ def _checked_place(memory: sgm.SparseGraphicalMemory, values: NDArray[np.float64
 
 
 def read_image(memory: sgm.SparseGraphicalMemory, path: Path, name: str) -> NDArray[Any]:
-    """An image file as the memory's observations are; one of another size is resized."""
+    """Read an image file in the format of the memory's observations; it is resized if necessary."""
     shape = memory.observations.shape[1:] if memory.settings.keep_observations else ()
     if len(shape) not in (2, 3):
         raise sgm.InputError(
-            f"{name} is the file {path}, but the memory's observations are no images: give {_ACCEPTED}"
+            f"{name} is the file {path}, but the memory's observations are not images: give {_ACCEPTED}"
         )
     try:
         from PIL import Image, UnidentifiedImageError
@@ -227,7 +229,7 @@ def read_image(memory: sgm.SparseGraphicalMemory, path: Path, name: str) -> NDAr
                 resized = resized.resize((shape[1], shape[0]), Image.Resampling.BOX)
             values = np.asarray(resized)
     except (UnidentifiedImageError, OSError, ValueError) as error:
-        raise sgm.InputError(f"{name} is {path}, which is no image that can be read: {error}") from error
+        raise sgm.InputError(f"{name} is {path}, which cannot be read as an image: {error}") from error
     values = values[..., None] if shape[2:] == (1,) else values
     dtype = memory.observations.dtype
     return values if dtype == np.uint8 else (values / 255).astype(dtype)
@@ -251,6 +253,6 @@ def draw(path: Path, folder: Path, memory: sgm.SparseGraphicalMemory, found: sgm
 
 
 def _short(text: str) -> str:
-    """A text as part of a file name."""
+    """Shorten a text for use in a file name."""
     name = Path(text).stem if not text.replace(",", "").replace(".", "").replace("-", "").isdecimal() else text
     return "".join(c if c.isalnum() or c in ".,_" else "_" for c in name)[:40]

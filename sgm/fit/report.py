@@ -1,4 +1,4 @@
-"""The page of an agent: what it was made from, its memory, its results, and the commands to go on."""
+"""The report of an agent: its source, memory, results, plan, distance and settings, as an HTML page."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .folder import MEMORY, SEEN, Record, evaluations
 from .layout import Floats, Layout, lay_out, longest_plan, places_of
 from .settings import used_by
 
-_MOST_SEEN = 6_000  # observations that are drawn
+_MOST_SEEN = 6_000  # largest number of observations that are drawn
 _FACTS = {
     "observations": "observations",
     "episodes": "episodes",
@@ -28,21 +28,21 @@ _FACTS = {
 
 
 def keep_places(folder: Path, data: sgm.Experience) -> None:
-    """Keep where experience was made, for figures, if it is known."""
+    """Store the positions of the experience for figures, if they are known."""
     places = places_of(data[:: -(-len(data) // _MOST_SEEN)])
     if places is not None:
         write_arrays(folder / SEEN, {"places": places.astype(np.float32)})
 
 
 def write_report(folder: Path) -> Path:
-    """Draw the figures and write `report.html` from what the folder of an agent holds; its path."""
+    """Draw the figures and write `report.html` from the folder of an agent; return its path."""
     page = _Page(Path(folder))
     sections = [page.summary(), page.success(), page.memory(), page.plan(), page.cleanup(), page.distance()]
     return write_page(page.folder, f"Sparse Graphical Memory: {page.source}", [*sections, page.made_with()])
 
 
 class _Page:
-    """What a folder holds, section by section."""
+    """The sections of the report of a folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -73,7 +73,7 @@ class _Page:
             "controller": "none" if not self.stage("controller") else f"{self.stage('controller').get('kind')}",
         }
         warnings = [Note(text, loud=True) for text in stats.warnings if "tried" not in text]
-        return Section("What this is", [source, Facts(facts), *warnings])
+        return Section("Summary", [source, Facts(facts), *warnings])
 
     def success(self) -> Section:
         found = evaluations(self.folder)
@@ -87,15 +87,17 @@ class _Page:
         heads = ["Environment", "Method", "Success", "Episodes", "Steps to goal", "Cleanup steps", "Per action", "Seed"]
         parts: list[Any] = [Table(heads, lines)]
         if lines:
-            parts.append(Note("In brackets the Wilson 95 % interval. Steps to goal are those of successful episodes."))
-        parts.append(Table(["Environment", "Method", "Why episodes failed", "Episodes"], failures))
+            parts.append(
+                Note("The Wilson 95 % interval is in brackets. Steps to goal are those of successful episodes.")
+            )
+        parts.append(Table(["Environment", "Method", "Reason of failure", "Episodes"], failures))
         parts += [table for each in found if (table := _by_task(each)) is not None]
         return Section("Success", parts)
 
     def memory(self) -> Section:
         about = f"The memory; {self.layout.about}."
         if self.seen is not None:
-            about += " Behind it, where experience was made."
+            about += " Grey points are the positions of the experience."
         drawn = [
             Figure("memory", about, lambda path: figures.memory_map(path, self.graph, self.layout, self.seen),
                    wide=bool(len(self.graph.removed().source)))
@@ -116,10 +118,13 @@ class _Page:
         plan = longest_plan(self.graph)
         if plan is None:
             return Section("A plan", [])
-        text = f"From node {plan.nodes[0]} to node {plan.nodes[-1]}, about as far apart as any; {self.layout.about}."
+        text = (
+            f"From node {plan.nodes[0]} to node {plan.nodes[-1]}, nearly the two nodes farthest apart; "
+            f"{self.layout.about}."
+        )
         drawn = [Figure("plan", text, lambda path: figures.plan_map(path, self.graph, self.layout, self.seen, plan))]
         if self.has_images:
-            titles, about = plan_titles(plan), "The same plan as the images of its nodes."
+            titles, about = plan_titles(plan), "The images of the nodes of the same plan."
             shown = self.graph.observations[plan.nodes]
             drawn.insert(0, Figure("plan_images", about, lambda path: figures.strip(path, shown, titles), wide=True))
         return Section("A plan", [Figures(drawn)])
@@ -140,8 +145,8 @@ class _Page:
         if curve := facts.get("curve"):
             limit = self.graph.settings.max_dist
             text = (
-                "The learned distance against the steps between two observations of an episode. Episodes make detours: "
-                "a distance of fewer steps than they took is no error."
+                "The learned distance over the steps between two observations of an episode. Episodes make detours, so "
+                "a distance of fewer steps is not an error."
             )
             parts.append(Figures([Figure("distance", text, lambda path: figures.distance_curve(path, curve, limit))]))
         return Section("The distance", parts)
@@ -161,13 +166,13 @@ class _Page:
 
 
 def plan_titles(plan: sgm.Plan) -> list[str]:
-    """A title for the image of each node of a plan: the node, and the steps so far."""
+    """Titles of the images of a plan's nodes: the node, and the steps from the start to it."""
     so_far = plan.start_distance + np.concatenate([[0.0], np.cumsum(plan.steps)])
     return [f"{node} · {steps:.0f} steps" for node, steps in zip(plan.nodes, so_far, strict=True)]
 
 
 def _quality(facts: Mapping[str, Any]) -> list[Any]:
-    """How often the distance takes what is far for near, as a table; nothing if that is not known."""
+    """Table of the share of far pairs that the distance accepts as near; [] if it was not measured."""
     quality = facts.get("quality") or {}
     lines = [
         [Cell(f"{each['recall']:.0%}"), Cell(f"{each['threshold']:.1f} steps"), Cell(f"{each['false']:.2%}")]
@@ -177,20 +182,20 @@ def _quality(facts: Mapping[str, Any]) -> list[Any]:
         return []
     by_place = quality.get("judged_by") == "positions"
     unit = "map units" if by_place else "steps of an episode"
-    episodes = "that training has left out" if quality.get("held_out") else "of the training data, since there are few"
+    episodes = "held out from training" if quality.get("held_out") else "of the training data, because there are few"
     text = (
-        f"Judged by {'true positions' if by_place else 'the steps between observations of an episode'}, on episodes "
+        f"Evaluated by {'true positions' if by_place else 'the steps between observations of an episode'}, on episodes "
         f"{episodes}. Near is "
-        f"up to {quality.get('near', 0):.3g} {unit}, far is over {quality.get('far', 0):.3g}. False pairs are far, and "
-        "accepted as near: edges through walls are among them."
+        f"up to {quality.get('near', 0):.3g} {unit}, far is over {quality.get('far', 0):.3g}. False pairs are far but "
+        "accepted as near, such as edges through walls."
     )
     if not by_place:
-        text += " Walks that come back to where they were count as false, too."
+        text += " Episodes that return to an earlier place also count as false."
     return [Table(["Near pairs accepted", "Up to a distance of", "False among accepted"], lines), Note(text)]
 
 
 def _result_line(each: Mapping[str, Any], name: str, result: Mapping[str, Any]) -> list[Cell]:
-    """A line of the table of results."""
+    """Row of the table of results."""
     low, high = result["ci95"]
     return [
         Cell(each["env"], ", ".join(f"{key}={value}" for key, value in (each.get("env_args") or {}).items())),

@@ -19,17 +19,19 @@ _ENV = "environment: a Gymnasium id (PointMaze_Large-v3 or module:ID), or ogbenc
 
 @dataclasses.dataclass(frozen=True)
 class FitSettings:
-    """What `sgm fit` does with a source."""
+    """Settings of `sgm fit`."""
 
     seed: int = option(0, "seed of all random numbers", least=0, metavar="N")
     steps: int = count(40_000, "gym: environment steps to collect, with random actions", RUN)
     hold: int | None = count(
         None, "gym: steps for which a random action is held (default: 10 for continuous actions, 1 otherwise)", RUN
     )
-    episode_steps: int = count(200, "gym: begin a new episode after N steps", RUN)
-    envs: int = count(20, "gym: environments that are stepped at once", RUN)
+    episode_steps: int = count(200, "gym: start a new episode after N steps", RUN)
+    envs: int = count(20, "gym: number of environments stepped at once", RUN)
     env_arg: tuple[str, ...] = option((), "gym: " + _ENV_ARG, metavar="NAME=VALUE")
-    workers: int = count(1, "gym: workers that collect, 20,000 steps each at a time; the result is the same", RUN)
+    workers: int = count(
+        1, "gym: workers that collect, 20,000 steps each at a time; the result does not depend on their number", RUN
+    )
     backend: str = option("multiprocessing", "gym: " + _BACKEND, choices=BACKENDS)
     key: str = option("observation", "gym, minari: the entry of Dict observations to learn from", metavar="NAME")
     position_key: str | None = option(
@@ -41,68 +43,68 @@ class FitSettings:
     )
     size: int | None = count(None, "images: resize to N × N pixels (default: original size)", RUN)
     every: int = count(1, "images: keep every N-th image", RUN)
-    distance: str = option("auto", "which distance is learned", TRAINING, choices=DISTANCES)
+    distance: str = option("auto", "distance to learn; auto is regression", TRAINING, choices=DISTANCES)
     iterations: int | None = count(
         None, "updates of each network (default: those of the distance and controller)", TRAINING
     )
-    controller: bool = option(True, "learn a controller too, where the source has actions", TRAINING)
+    controller: bool = option(True, "also learn a controller, if the source has actions", TRAINING)
     device: str = option("auto", "where to train: auto, cpu, cuda, cuda:1, mps", TRAINING, metavar="DEVICE")
     nodes: int | None = count(None, "nodes of the memory, at most about N (default: sgm.choose decides)", MEMORY)
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be meant."""
+        """Raise InputError for invalid values."""
         check_values(self)
 
 
 @dataclasses.dataclass(frozen=True)
 class EvaluateSettings:
-    """What `sgm evaluate` runs."""
+    """Settings of `sgm evaluate`."""
 
     env: str = option("", _ENV, metavar="ID")
     env_arg: tuple[str, ...] = option((), _ENV_ARG, metavar="NAME=VALUE")
     episodes: int = count(200, "episodes of the agent, and of the controller alone", EVALUATION)
     max_steps: int | None = count(None, "end episodes after N steps (default: when the environment does)", EVALUATION)
-    envs: int = count(20, "environments that are stepped at once", EVALUATION)
-    seed: int = option(0, "of starts and goals: episode i begins with seed + i", EVALUATION, least=0, metavar="N")
-    controller: bool = option(True, "evaluate the controller alone, too", EVALUATION)
+    envs: int = count(20, "number of environments stepped at once", EVALUATION)
+    seed: int = option(0, "seed of starts and goals; episode i has seed + i", EVALUATION, least=0, metavar="N")
+    controller: bool = option(True, "also evaluate the controller alone", EVALUATION)
     goal_from: str | None = option(
         None,
-        "the entry of Dict observations, or of info when an episode begins, that is the goal (default: desired_goal, "
-        "otherwise info's goal)",
+        "the entry of Dict observations, or of the info of reset, that is the goal (default: desired_goal, "
+        "otherwise info['goal'])",
         EVALUATION,
         metavar="NAME",
     )
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be meant."""
+        """Raise InputError for invalid values."""
         check_values(self)
         require_env(self.env)
 
 
 @dataclasses.dataclass(frozen=True)
 class CleanupSettings:
-    """What `sgm cleanup` does."""
+    """Settings of `sgm cleanup`."""
 
     env: str = option("", _ENV, metavar="ID")
     env_arg: tuple[str, ...] = option((), _ENV_ARG, metavar="NAME=VALUE")
     steps: int = count(50_000, "total number of environment steps; a larger number continues an earlier cleanup", RUN)
     goals: str = option(
-        "random", "how goals are chosen: random nodes, or nodes behind uncertain edges", choices=("random", "active")
+        "random", "how goals are chosen: random nodes, or ends of uncertain edges", choices=("random", "active")
     )
     episode_steps: int = count(500, "steps after which a robot gets another goal", RUN)
-    envs: int = count(20, "environments stepped at once, by all workers together", RUN)
-    seed: int = option(0, "of starts and goals", least=0, metavar="N")
+    envs: int = count(20, "number of environments stepped at once, by all workers together", RUN)
+    seed: int = option(0, "seed of starts and goals", least=0, metavar="N")
     workers: int = count(1, "workers that clean up, each with its share of the environments; 1: this process", RUN)
     backend: str = option("multiprocessing", _BACKEND, choices=BACKENDS)
 
     def __post_init__(self) -> None:
-        """Refuse values that cannot be meant."""
+        """Raise InputError for invalid values."""
         check_values(self)
         require_env(self.env)
 
 
 def used_by(source: str) -> set[str]:
-    """The settings that matter for a source: those whose help names no kind of source, or this one."""
+    """Names of the settings that apply to a source: those whose help names no kind of source, or this one."""
     kind = source.partition(":")[0]
     named = {field.name: field.metadata["help"].partition(":") for field in dataclasses.fields(FitSettings)}
     kinds = {name: begin.split(", ") for name, (begin, colon, _) in named.items() if colon}
@@ -111,13 +113,13 @@ def used_by(source: str) -> set[str]:
 
 
 def require_env(env: str) -> None:
-    """InputError unless an environment is named."""
+    """Raise InputError unless an environment is given."""
     if not env:
         raise sgm.InputError("no environment is given: add --env ID, such as --env PointMaze_Large-v3")
 
 
 def arguments(given: Iterable[str]) -> dict[str, Any]:
-    """Arguments of an environment from texts such as `continuing_task=false`: JSON values, or else texts."""
+    """Parse arguments of an environment such as `continuing_task=false`; values are JSON, otherwise strings."""
     found: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")

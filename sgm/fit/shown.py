@@ -1,4 +1,4 @@
-"""What there is to see of an agent's memory: places and images of nodes, walls, episodes and the guarantee."""
+"""Data for the inspector and figures: positions and images of nodes, walls, episodes and the guarantee."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .folder import BUILT, BUILT_GUARANTEE, Agent
 from .settings import FitSettings, arguments
 from .source import Source
 
-_BEYOND = 0.1  # of the size of a floor, by which nodes may be outside of it
+_BEYOND = 0.1  # share of the size of a floor plan by which nodes may be outside of it
 
 
 def decorate(memory: sgm.SparseGraphicalMemory, data: sgm.Experience, rows: NDArray[np.int64]) -> None:
-    """Give the nodes of a memory over these rows of the data their positions and thumbnails, where they are known."""
+    """Add positions and thumbnails to the nodes of a memory built over these rows of the data, if they are known."""
     kept = rows[memory.nodes]
     flat = [values for values in (data.achieved_goals, data.observations) if values is not None and _is_flat(values)]
     if POSITION not in memory.attributes and flat:
@@ -42,7 +42,7 @@ def _is_flat(values: NDArray[Any]) -> bool:
 
 
 def where(data: sgm.Experience, source: Source, settings: FitSettings) -> str | None:
-    """The entry of an environment's observations that positions are in; None if nobody knows."""
+    """Return the entry of an environment's observations that has the position; None if it is unknown."""
     if data.positions is not None:
         return {"gym": settings.position_key, "minari": settings.position_key, "ogbench": "observation"}.get(
             source.kind
@@ -53,7 +53,7 @@ def where(data: sgm.Experience, source: Source, settings: FitSettings) -> str | 
 
 
 def keep_floor(folder: Path, memory: sgm.SparseGraphicalMemory, env: Any) -> None:
-    """Write the walls of an environment, if they are known and the nodes are between them."""
+    """Write the walls of an environment, if they are known and all nodes are inside them."""
     if (walls := walls_of(env)) is None or POSITION not in memory.attributes or not len(walls.lines):
         return
     places = np.asarray(memory.attributes[POSITION], np.float64)[:, :2]
@@ -66,31 +66,31 @@ def keep_floor(folder: Path, memory: sgm.SparseGraphicalMemory, env: Any) -> Non
 
 
 def keep_floor_of(folder: Path, memory: sgm.SparseGraphicalMemory, source: Source, settings: FitSettings) -> None:
-    """Write the walls of a source's environment, if there is one."""
+    """Write the walls of the environment of a source, if there is one."""
     if source.env is None or POSITION not in memory.attributes:
         return
-    with contextlib.suppress(sgm.SGMError):  # a dataset may be here without the simulator of its environment
+    with contextlib.suppress(sgm.SGMError):  # the simulator of a dataset's environment may not be installed
         env, _ = make_env(source.env, 1, arguments(settings.env_arg))
         with contextlib.closing(env):
             keep_floor(folder, memory, env)
 
 
 def keep_guarantee(folder: Path, memory: sgm.SparseGraphicalMemory, observations: Any) -> None:
-    """Write Theorem 1's certificate of a new memory, or why there is none."""
+    """Write the certificate of Theorem 1 for a new memory, or the reason why there is none."""
     write_guarantee(folder / GUARANTEE, guarantee(memory, observations))
 
 
 def keep_guarantee_of_built(folder: Path) -> None:
-    """Keep the guarantee of the memory as it was built, before cleanup changes it."""
+    """Keep a copy of the guarantee of the memory before cleanup."""
     if (folder / GUARANTEE).is_file():
         _copy(folder / GUARANTEE, folder / BUILT_GUARANTEE)
 
 
 def update_guarantee(folder: Path, memory: sgm.SparseGraphicalMemory) -> None:
-    """Say that there is no guarantee once cleanup has removed edges; before, it is that of the memory as built."""
+    """Replace the guarantee by a note if cleanup has removed edges; otherwise restore that of the built memory."""
     if number := len(memory.removed().source):
-        why = f"Cleanup has removed {number:,} of its edges, and Theorem 1 is about a memory that has all of them."
-        write_guarantee(folder / GUARANTEE, absent(f"{why} The certificate from before is that of {BUILT}."))
+        why = f"Cleanup has removed {number:,} edges, and Theorem 1 holds only for a memory with all of its edges."
+        write_guarantee(folder / GUARANTEE, absent(f"{why} The earlier certificate is that of {BUILT}."))
     elif (folder / BUILT_GUARANTEE).is_file():
         _copy(folder / BUILT_GUARANTEE, folder / GUARANTEE)
 
@@ -101,12 +101,12 @@ def _copy(path: Path, to: Path) -> None:
 
 
 def recorder(agent: Agent, kind: str, about: str) -> Recorder:
-    """What records episodes of an agent."""
+    """Make a recorder for episodes of an agent."""
     entry = (agent.record.stages.get("memory") or {}).get("position")
     return Recorder(kind, EVALUATED if kind == "evaluation" else CLEANED, seen_by(entry), about)
 
 
 def keep_episodes(folder: Path, recorded: Recorder) -> None:
-    """Write what was recorded."""
+    """Write the recorded episodes, if there are any."""
     if recorded.episodes:
         write_episodes(folder / EPISODES, recorded.episodes)

@@ -27,34 +27,34 @@ ACCEPTED = (
     "or folder that sgm.data.save has written"
 )
 KINDS = ("gym", "minari", "ogbench", "images")
-# What errors of the library advise, as options of the command.
+# Arguments in error messages of the library, and the options of the command that replace them.
 _OPTIONS = {"download=True": "--download", "size=(width, height)": "--size N", "key is ": "--key is "}
-PART = 20_000  # environment steps that are collected between two writes
+PART = 20_000  # environment steps collected between two writes
 
 
 class Source(NamedTuple):
-    """Where experience comes from.
+    """A source of experience.
 
     Attributes:
         kind: "gym", "minari", "ogbench", "images" or "file".
-        name: what it is called there.
+        name: id, name or path of the source.
     """
 
     kind: str
     name: str
 
     def __str__(self) -> str:
-        """As it is given to the command."""
+        """Return the source as an argument of the command."""
         return self.name if self.kind == "file" else f"{self.kind}:{self.name}"
 
     @property
     def env(self) -> str | None:
-        """What `sgm evaluate --env` takes for it; None if that is not known."""
+        """Environment of the source, as an argument of `sgm evaluate --env`; None if it is unknown."""
         return {"gym": self.name, "ogbench": str(self)}.get(self.kind)
 
 
 def parse_source(text: str) -> Source:
-    """The source of a name; InputError if it is none, or nothing is there."""
+    """Parse the name of a source; InputError if it is invalid or does not exist."""
     kind, colon, name = text.partition(":")
     if colon and kind in KINDS:
         if not name:
@@ -80,15 +80,15 @@ def _require_experience(path: Path) -> None:
 
 
 def open_source(source: Source, settings: FitSettings, folder: Path, resume: bool) -> sgm.Experience | None:
-    """The experience of a source; None if it is still to be collected, after one step that shows that this works.
+    """Read the experience of a source; None if it must be collected, after testing the environment for one step.
 
-    Nothing is written, so that a source that cannot be used does no harm.
+    Nothing is written, so a source that cannot be used leaves the folder unchanged.
 
     Args:
-        source: where experience comes from.
-        settings: what to do with it.
-        folder: of the agent.
-        resume: what was collected into the folder before is used; then the environment is not tried.
+        source: source of experience.
+        settings: settings of the fit.
+        folder: folder of the agent.
+        resume: use experience already collected in the folder; then the environment is not tested.
     """
     with _options_named():
         if source.kind != "gym":
@@ -102,7 +102,7 @@ def open_source(source: Source, settings: FitSettings, folder: Path, resume: boo
 
 @contextlib.contextmanager
 def _options_named() -> Iterator[None]:
-    """Errors of the library with options of the command in the place of arguments."""
+    """Replace arguments by options of the command in errors of the library."""
     try:
         yield
     except sgm.InputError as error:
@@ -125,11 +125,11 @@ def _read(source: Source, settings: FitSettings) -> sgm.Experience:
     return sources.load(source.name)
 
 
-# -- collecting in parts, so that an interrupted one goes on -----------------------------------------------------
+# -- collecting in parts, so that an interrupted collection resumes ----------------------------------------------
 
 
 def collect(source: Source, settings: FitSettings, folder: Path, progress: bool) -> sgm.Experience:
-    """The experience of a `gym:` source, kept in the folder, as far as it is not there yet."""
+    """Collect the experience of a `gym:` source into the folder; parts that are already there are kept."""
     with _options_named():
         return _collect(source.name, settings, folder, progress)
 
@@ -163,7 +163,7 @@ def _steps_of(settings: FitSettings, part: int) -> int:
 
 
 def _collect_by_workers(name: str, settings: FitSettings, files: dict[int, Path], progress: bool) -> None:
-    """Collect parts into their files, each as soon as a worker has finished it."""
+    """Collect parts with several workers; each part is written as soon as it is finished."""
     env, _ = make_env(name, 1, arguments(settings.env_arg))
     with contextlib.closing(env):
         hold = _hold(env, settings)

@@ -1,7 +1,7 @@
-"""The inspector: a local page that answers what a memory will do, why, and which of its edges are wrong.
+"""The inspector: a local web page that shows a memory, its plans and the reasons for them, and suspicious edges.
 
-Answers are plain functions over a `View`, a memory as it is at one moment; only web.py, guard.py and server.py know of
-the web. `sgm inspect` and `serve` open the page.
+Answers are plain functions of a `View`, the state of a memory at one moment; only web.py, guard.py and server.py deal
+with HTTP. `sgm inspect` and `serve` open the page.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ def serve(
     write: bool = False,
     embed: bool = False,
 ) -> Server:
-    """Start the page of a memory file, agent folder or run folder in a thread; its `url`, and `close()` to end it.
+    """Serve the page of a memory in a thread; the result has its `url`, and `close()` stops it.
 
     Args:
-        path: what to show.
-        second: a memory of the same stream to compare it with.
-        port: where; 0: any that is free.
-        host: the address to listen at. Others than 127.0.0.1 let other machines look.
+        path: memory file, agent folder or run folder.
+        second: a memory of the same stream of observations to compare it with.
+        port: port to listen at; 0: any free port.
+        host: address to listen at. With an address other than 127.0.0.1, other machines can see the memory.
         write: let the page remove and restore edges.
-        embed: let notebooks on this machine show the page in a frame; it only reads then.
+        embed: let notebooks on this machine show the page in a frame; not possible together with `write`.
     """
     from .server import start
 

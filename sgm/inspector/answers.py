@@ -1,4 +1,4 @@
-"""What is on the map, at a node, on an edge, and on a plan."""
+"""Answers about the memory, a node, an edge, a plan and events, ready for JSON."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .container import short
 from .view import COMPUTED, FILTERED, GUARDED, REMOVED, View, finite
 
 MOST_LISTED = 200  # observations of a node, events of an edge
-_MOST_NUMBERS = 16  # of an attribute that are shown one by one
+_MOST_NUMBERS = 16  # largest size of an attribute whose numbers are shown
 
 
 def summary(view: View) -> dict[str, Any]:
-    """What the memory is."""
+    """Describe the memory: counts, settings, layout, limits and warnings."""
     memory, table = view.memory, view.table
     first, last = event_range(memory)
     sizes = np.bincount(view.parts) if len(view) else np.zeros(1, np.int64)
@@ -55,7 +55,7 @@ def _attributes(view: View) -> list[dict[str, Any]]:
 
 
 def layout(view: View) -> dict[str, Any]:
-    """How nodes got their places on the map."""
+    """Describe the source of the positions on the map."""
     attribute = view.places.attribute
     if attribute is None:
         return {"kind": "computed", "attribute": None, "text": COMPUTED}
@@ -63,28 +63,28 @@ def layout(view: View) -> dict[str, Any]:
 
 
 def limits(view: View) -> list[str]:
-    """What the page leaves out, a sentence each."""
+    """Describe what the page leaves out, a sentence each."""
     found = []
     every = int(np.count_nonzero(view.table.kept | view.table.removed))
     if len(view.drawn) < every:
         found.append(
-            f"{len(view.drawn):,} of {every:,} edges are drawn: all that were tried or removed, then each node's "
-            "shortest. Plans, why, suspects and components use all of them."
+            f"{len(view.drawn):,} of {every:,} edges are drawn: all that were tried or removed, then the shortest "
+            "edges of each node. Plans, why, suspects and components use all edges."
         )
     if view.places.unplaced:
-        found.append(f"{view.places.unplaced:,} nodes have no position and are drawn amid their neighbours.")
+        found.append(f"{view.places.unplaced:,} nodes have no position and are drawn between their neighbours.")
     first, _ = event_range(view.memory)
     if first:
-        found.append(f"The first {first:,} events are folded into evidence and cannot be shown one by one.")
+        found.append(f"The first {first:,} events are folded into the evidence and cannot be shown one by one.")
     return found
 
 
 def warnings(view: View) -> list[str]:
-    """What a user should look at, a sentence each."""
+    """Warnings about the memory, a sentence each."""
     found = [f"{text[:1].upper()}{text[1:]}" for text in view.memory.stats().warnings]
     if isinstance(view.memory.policy, ForeignPolicy):
         name = str(view.memory.policy.asdict().get("name"))[:80]
-        found.append(f"The cleanup policy {name!r} is not part of this package: prices are weights here.")
+        found.append(f"The cleanup policy {name!r} is not part of this package: costs are weights here.")
     return found
 
 
@@ -92,7 +92,7 @@ def warnings(view: View) -> list[str]:
 
 
 def graph_arrays(view: View) -> dict[str, NDArray[Any]]:
-    """Arrays over nodes and drawn edges, as the page takes them."""
+    """Arrays over nodes and drawn edges, for the page."""
     drawn, table = view.drawn, view.table
     return {
         "position": short(view.places.xy[: len(view)], 16),
@@ -113,7 +113,7 @@ def graph_arrays(view: View) -> dict[str, NDArray[Any]]:
 
 
 def node(view: View, number: int) -> dict[str, Any]:
-    """What is known of a node."""
+    """Describe a node: position, attributes, merged observations and edges."""
     view.node(number)
     table = view.table
     shown = view.state != FILTERED
@@ -134,7 +134,7 @@ def node(view: View, number: int) -> dict[str, Any]:
 
 
 def _shown(view: View, name: str, number: int) -> Any:
-    """The value of an attribute as JSON holds it; of large ones only the shape."""
+    """Convert the value of an attribute to JSON; of large arrays only the shape."""
     values = node_values(view.memory, name)
     if values is None:
         return None
@@ -153,7 +153,7 @@ def _plain(item: Any) -> Any:
 
 
 def edge(view: View, u: int, v: int) -> dict[str, Any]:
-    """What is known of an edge."""
+    """Describe an edge: evidence, state and its reason, events, suspicion."""
     place = view.edge(u, v)
     known, table = view.memory.evidence(u, v), view.table
     events = _events(view, u, v)
@@ -186,7 +186,7 @@ def _events(view: View, u: int, v: int) -> list[dict[str, Any]]:
 
 
 def rule(view: View, place: int, events: list[dict[str, Any]]) -> str:
-    """Why an edge stands, is guarded, or is gone, in a sentence or two."""
+    """Explain why an edge is in use, guarded or removed, in a sentence or two."""
     table, state = view.table, int(view.state[place])
     tries = int(table.successes[place] + table.failures[place])
     worked = f"{table.successes[place]} of {tries} tries reached its target"
@@ -197,25 +197,27 @@ def rule(view: View, place: int, events: list[dict[str, Any]]) -> str:
     if state == GUARDED:
         return (
             f"Guarded: {_gave_up(view, place)}, but without it the largest strongly connected component would shrink. "
-            f"It stays, at the expected steps to get through it; {worked}."
+            f"It stays in use, at a cost of the expected steps to get through it; {worked}."
         )
-    return f"Stands: {worked}." if tries else "Stands: never tried."
+    return f"In use: {worked}." if tries else "In use: never tried."
 
 
 def _origin(view: View, place: int, known: Evidence) -> list[str]:
-    """Why an edge is there at all, where that is not that its ends are near."""
+    """Explain why an edge exists, if not because its ends are near; a sentence each."""
     found = []
     if known.spare:
-        found.append("A spare: it is not among the k nearest of its source, but the guard let it in, or memory.bridge.")
+        found.append(
+            "It is not among the k nearest edges of its source: the guard of cleanup or memory.bridge added it."
+        )
     if view.table.backwards[place]:
-        found.append("It is the way back of another edge: this memory is reversible.")
+        found.append("It is the reverse of another edge: this memory is reversible.")
     return found
 
 
 def _why_removed(view: View, place: int, events: list[dict[str, Any]]) -> str:
     removal = next((number for number in range(len(events) - 1, -1, -1) if events[number]["kind"] == "removed"), None)
     if removal is None:
-        return "Removed before the events that are kept one by one."
+        return "Removed before the first event in the log."
     at = f"event {events[removal]['sequence']:,}"
     if by_hand(events, removal):
         return f"Removed by hand, {at}."
@@ -223,7 +225,7 @@ def _why_removed(view: View, place: int, events: list[dict[str, Any]]) -> str:
 
 
 def by_hand(events: list[dict[str, Any]], removal: int) -> bool:
-    """Whether a removal did not follow from a failed try, which is logged in the same moment just before it."""
+    """Whether an edge was removed by hand: a removal by cleanup directly follows the event of the failed try."""
     if not removal:
         return True
     before, event = events[removal - 1], events[removal]
@@ -235,27 +237,27 @@ def _gave_up(view: View, place: int) -> str:
     policy = view.memory.policy
     successes, failures = int(view.table.successes[place]), int(view.table.failures[place])
     if isinstance(policy, SecondFailure) and failures < 2:
-        return "a try of it failed, and the policy of then gave it up; that of now is second-failure"
+        return "a try failed, and an earlier policy rejected the edge; the current policy is second-failure"
     if isinstance(policy, FirstFailure):
-        return "the policy first-failure gave it up, because a try of it failed"
+        return "the policy first-failure rejected it, because a try failed"
     if isinstance(policy, SecondFailure):
-        return "the policy second-failure gave it up, because it failed twice without a success between"
+        return "the policy second-failure rejected it, because it failed twice without a success between"
     if isinstance(policy, Belief):
         mean = (1 + successes) / (2 + successes + failures)
         if mean >= policy.threshold and not successes:
-            return "a try of it failed, and the policy of then gave it up; that of now is belief"
+            return "a try failed, and an earlier policy rejected the edge; the current policy is belief"
         return (
-            f"the policy belief gave it up, because the mean probability that it works, {mean:.2f} now, fell under "
+            f"the policy belief rejected it, because the mean probability that it works, now {mean:.2f}, fell below "
             f"{policy.threshold:g}"
         )
-    return f"the policy {str(policy.asdict().get('name'))[:80]} gave it up after a failed try"
+    return f"the policy {str(policy.asdict().get('name'))[:80]} rejected it after a failed try"
 
 
 # -- a plan ------------------------------------------------------------------------------------------------------
 
 
 def plan(view: View, start: int, goal: int) -> dict[str, Any]:
-    """The way that the memory would take: that of `memory.plan_nodes`."""
+    """Describe the plan of `memory.plan_nodes`: its nodes, cost and edges; or why there is no path."""
     ends = {"version": view.version, "from": view.node(start), "to": view.node(goal)}
     try:
         found = view.memory.plan_nodes(start, goal)
@@ -277,7 +279,7 @@ def _cut(view: View, start: int, goal: int) -> str:
     sizes = np.bincount(view.parts)
     return (
         f"they are in strongly connected components {one} ({sizes[one]:,} nodes) and {other} ({sizes[other]:,} nodes), "
-        "and no edge that stands leads on"
+        "and no edges in use connect them in this direction"
     )
 
 
@@ -285,7 +287,7 @@ def _cut(view: View, start: int, goal: int) -> str:
 
 
 def events(view: View, after: int, limit: int) -> dict[str, Any]:
-    """What happened to edges after an event, at most `limit` of it."""
+    """List at most `limit` events of edges after event `after`."""
     first, last = event_range(view.memory)
     rows = view.memory.events()
     begin = int(np.searchsorted(rows.sequence, after, side="right"))

@@ -1,4 +1,4 @@
-"""Two memories of one stream: which edges are new, gone or re-priced in the second."""
+"""Comparison of two memories of one stream: edges added, removed, or with a changed cost in the second."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 
 from .view import GUARDED, View
 
-MOST = 2000  # edges of a kind that are listed
+MOST = 2000  # largest number of edges listed of each kind
 
 
 def compare(before: View, after: View, names: tuple[str, str]) -> dict[str, Any]:
-    """What changed from one memory to another, by edge, if both are of one stream."""
+    """List the edges that differ between two memories; if they are not of one stream, explain why."""
     reason = why_not(before, after, names)
     if reason:
         empty: dict[str, Any] = {"added": [], "removed": [], "repriced": [], "counts": {}}
@@ -39,7 +39,7 @@ def compare(before: View, after: View, names: tuple[str, str]) -> dict[str, Any]
 
 
 def why_not(before: View, after: View, names: tuple[str, str]) -> str:
-    """Why two memories cannot be compared edge by edge; "" if they can."""
+    """Explain why two memories cannot be compared edge by edge; "" if they can."""
     one, other = before.memory, after.memory
     shared, seen = min(len(one), len(other)), min(len(one.assignment), len(other.assignment))
     differ = np.flatnonzero(one.nodes[:shared] != other.nodes[:shared])
@@ -66,14 +66,14 @@ def why_not(before: View, after: View, names: tuple[str, str]) -> str:
 
 
 def _standing(view: View, nodes: int) -> dict[int, float]:
-    """The price of each edge that stands, by source · nodes + target."""
+    """Cost of each edge in use, by source · nodes + target."""
     stands = np.flatnonzero(view.state <= GUARDED)
     keys = view.table.source[stands] * nodes + view.table.target[stands]
     return dict(zip(keys.tolist(), view.price[stands].tolist(), strict=True))
 
 
 def _text(counts: dict[str, int], names: tuple[str, str]) -> str:
-    changed = f"{counts['added']:,} edges added, {counts['removed']:,} removed, {counts['repriced']:,} re-priced"
+    changed = f"{counts['added']:,} edges added, {counts['removed']:,} removed, {counts['repriced']:,} changed in cost"
     grown = f", {counts['nodes']:+,} nodes" if counts["nodes"] else ""
     capped = max(counts["added"], counts["removed"], counts["repriced"]) > MOST
     more = f" The first {MOST:,} of each are listed." if capped else ""

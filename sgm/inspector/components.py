@@ -1,4 +1,4 @@
-"""Where the graph is cut: strongly connected components, and the removed edges that joined them."""
+"""Strongly connected components, and the removed edges that connected them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from .view import REMOVED, View
 
-_MOST = 500  # components and edges that are listed
+_MOST = 500  # largest number of components and of edges that are listed
 _SAMPLE = 12
 
 
 def components(view: View) -> dict[str, Any]:
-    """Components by size, and which removed edges joined different ones."""
+    """List components by size, and the removed edges between different components."""
     sizes = np.bincount(view.parts) if len(view) else np.zeros(0, np.int64)
     order = np.argsort(view.parts, kind="stable")
     begin = np.cumsum(sizes) - sizes
@@ -40,7 +40,7 @@ def components(view: View) -> dict[str, Any]:
 
 
 def _cuts(view: View, sizes: Any) -> Any:
-    """Removed edges between components, those that cut off most nodes first."""
+    """Removed edges between components, ordered by the size of the smaller component, largest first."""
     edges = np.flatnonzero(view.state == REMOVED)
     one, other = view.parts[view.table.source[edges]], view.parts[view.table.target[edges]]
     joined = one != other
@@ -50,10 +50,10 @@ def _cuts(view: View, sizes: Any) -> Any:
 
 def _text(sizes: Any, cuts: int) -> str:
     if not len(sizes):
-        return "The memory holds no node yet."
+        return "The memory has no nodes yet."
     if len(sizes) == 1:
-        return f"From every one of the {sizes[0]:,} nodes a path leads to every other."
+        return f"The graph is strongly connected: each of the {sizes[0]:,} nodes has a path to every other."
     alone = int(np.count_nonzero(sizes == 1))
-    rest = f"{len(sizes) - 1:,} others with {int(sizes[1:].sum()):,} nodes, {alone:,} of them alone"
-    joined = f"{cuts:,} removed edges led from one to another." if cuts else "No removed edge led from one to another."
+    rest = f"{len(sizes) - 1:,} others with {int(sizes[1:].sum()):,} nodes, {alone:,} of them single nodes"
+    joined = f"{cuts:,} removed edges connected two of them." if cuts else "No removed edge connected two of them."
     return f"The largest strongly connected component has {sizes[0]:,} nodes; there are {rest}. {joined}"

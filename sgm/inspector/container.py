@@ -1,4 +1,4 @@
-"""Arrays for the page: one binary message instead of megabytes of JSON.
+"""Binary messages with the arrays of the page, which are smaller than JSON.
 
 Bytes 0 to 3 are "SGMI", 4 to 7 the length H of the header (little-endian). The header is JSON, padded with spaces so
 that 8 + H is a multiple of 8: facts, and for each array its name, dtype, shape and offset in the data that follow.
@@ -20,7 +20,7 @@ _NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 
 def pack(arrays: Mapping[str, NDArray[Any]], **facts: Any) -> bytes:
-    """One message of float32, uint32 and uint8 arrays, and facts that JSON can hold."""
+    """Encode float32, uint32 and uint8 arrays, and facts that JSON can hold, as one message."""
     places: list[dict[str, Any]] = []
     blobs: list[bytes] = []
     offset = 0
@@ -37,7 +37,7 @@ def pack(arrays: Mapping[str, NDArray[Any]], **facts: Any) -> bytes:
 
 
 def unpack(message: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """The arrays and facts of a message; the inverse of `pack`."""
+    """Decode the arrays and facts of a message; the inverse of `pack`."""
     if message[:4] != MAGIC:
         raise ValueError(f"the message begins with {message[:4]!r}: expected {MAGIC!r}")
     (length,) = struct.unpack("<I", message[4:8])
@@ -51,6 +51,6 @@ def unpack(message: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
 
 
 def short(values: NDArray[Any], bits: int = 12) -> NDArray[np.float32]:
-    """Numbers to so many binary digits, which is enough to draw and packs well; answers about one edge are exact."""
+    """Round numbers to `bits` binary digits, which is exact enough for drawing, and compresses well."""
     mantissa, exponent = np.frexp(np.asarray(values, np.float64))
     return np.ldexp(np.round(np.ldexp(mantissa, bits)), exponent - bits).astype(np.float32)

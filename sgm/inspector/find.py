@@ -1,4 +1,4 @@
-"""What a text typed into the search box stands for."""
+"""The search box: nodes and edges that match a query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HELP = "Type a node (12), an edge (12 40, 12→40) or an attribute and its value
 
 
 def find(view: View, text: str) -> dict[str, Any]:
-    """Nodes and edges that a text names."""
+    """Find the nodes and edges that a query names."""
     query = text.strip()[:_LONGEST]
     if query.isascii() and query.isdecimal():
         return _nodes(view, query)
@@ -44,7 +44,7 @@ def _edges(view: View, u: int, v: int) -> dict[str, Any]:
     if max(u, v) >= len(view):
         return _found(view, [], [], f"There is no node {max(u, v)}: this memory has {len(view):,}, numbered from 0.")
     edges = [[a, b] for a, b in ((u, v), (v, u)) if a * len(view) + b in view.keys[_near(view, a, b)]]
-    text = f"{len(edges)} edges between nodes {u} and {v}." if edges else f"No edge joins nodes {u} and {v}."
+    text = f"{len(edges)} edges between nodes {u} and {v}." if edges else f"No edge connects nodes {u} and {v}."
     return _found(view, [u, v], edges, text)
 
 
@@ -60,7 +60,7 @@ def _by_value(view: View, name: str, value: float) -> dict[str, Any]:
         return _found(view, [], [], f"There is no attribute {name!r}; this memory has {held}.")
     if values.ndim != 1:
         return _found(
-            view, [], [], f"The attribute {name!r} has several numbers a node: one that has one can be found."
+            view, [], [], f"The attribute {name!r} has several numbers per node: only attributes with one can be found."
         )
     near = np.isclose(values.astype(np.float64), value, rtol=1e-3, atol=1e-6)
     nodes = np.flatnonzero(near)

@@ -1,9 +1,8 @@
-"""Who may ask: the page itself, on this machine, and nobody through it.
+"""Access control: only the inspector's own page gets answers.
 
-A web page anywhere can make a browser send requests to 127.0.0.1. Its name may even be made to point there (DNS
-rebinding), and then the browser lets it read the answers. So the name that was asked for is checked, the page that
-asks, and what the browser says about where a request comes from; and nothing is written without a token that only our
-page has.
+Any web page can make a browser send requests to 127.0.0.1. With DNS rebinding its host name may even point there, and
+then the browser lets it read the answers. So the headers Host, Origin and Sec-Fetch-Site are checked, and writing needs
+a token that only the inspector's page has.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 NOTEBOOKS = "http://localhost:* http://127.0.0.1:* vscode-webview:"  # pages that may show the page in a frame
-_LONGEST = 2_000  # characters of a path and query
+_LONGEST = 2_000  # largest number of characters of path and query
 
 
 def headers(embed: bool) -> list[tuple[bytes, bytes]]:
-    """What every answer tells the browser; `embed` lets notebooks on this machine show the page in a frame."""
+    """Security headers of every answer; `embed` lets notebooks on this machine show the page in a frame."""
     policy = (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
         f"base-uri 'none'; form-action 'none'; frame-ancestors {NOTEBOOKS if embed else chr(39) + 'none' + chr(39)}"
@@ -43,16 +42,16 @@ def headers(embed: bool) -> list[tuple[bytes, bytes]]:
 
 
 class Guard:
-    """An ASGI application in front of another that lets only our own page through."""
+    """An ASGI application that passes only requests of the inspector's page on to another application."""
 
     def __init__(self, app: App, host: str, port: int, *, token: str | None = None, embed: bool = False) -> None:
-        """Guard what listens at a host and port.
+        """Guard an application that is served at a host and port.
 
         Args:
-            app: what answers.
-            host: the address that is listened at.
-            port: where.
-            token: what a write must show; None: nothing may be written.
+            app: the application.
+            host: address of the server.
+            port: port of the server.
+            token: token that requests to write must have; None: writing is not allowed.
             embed: let notebooks on this machine show the page in a frame.
         """
         self.app, self.host, self.port = app, host, port
@@ -60,7 +59,7 @@ class Guard:
         self._headers = headers(embed)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuse, or pass on."""
+        """Refuse a request, or pass it on."""
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
@@ -84,24 +83,24 @@ class Guard:
             await _say(send_with_headers, *refused)
 
     def refusal(self, method: str, path: str, query: bytes, given: dict[str, str | None]) -> tuple[int, str] | None:
-        """Why a request is refused, with the status; None if it is not. A header given twice is None."""
+        """Return the status and reason if a request is refused, otherwise None. A header given twice must be None."""
         host, origin = given.get("host", ""), given.get("origin", "")
         if host is None or not self.knows(host):
-            return 421, "This server is not called that: open it by the address that sgm inspect printed."
+            return 421, "This server has another name: open the address that sgm inspect printed."
         if len(path) + len(query) > _LONGEST:
             return 414, "The address is too long."
         if origin is None or (origin and origin != f"http://{host}"):
-            return 403, "Another page asked: only the inspector's own page is answered."
+            return 403, "The request came from another page: only the inspector's own page gets answers."
         if not self._comes_from_us(method, path, given):
-            return 403, "Another page asked: only the inspector's own page is answered."
+            return 403, "The request came from another page: only the inspector's own page gets answers."
         if method in ("GET", "HEAD"):
             return None
         if method != "POST":
-            return 405, f"{method[:20]} is not something this server does."
+            return 405, f"This server does not support {method[:20]}."
         return self._may_write(given)
 
     def knows(self, host: str) -> bool:
-        """Whether a Host header names this server. A number is no name that somebody could make point here."""
+        """Whether a Host header names this server. IP addresses are accepted: they cannot be used for DNS rebinding."""
         name, port = _split(host)
         if port != str(self.port) and not (port == "" and self.port == 80):
             return False
@@ -113,14 +112,14 @@ class Guard:
         site = given.get("sec-fetch-site", "")
         if site in ("", "same-origin", "none"):
             return True
-        # A link, or a notebook, may open the page itself, which holds no data.
+        # A link or a notebook may open the page itself, which contains no data.
         frame = ("document", "iframe") if self.embed else ("document",)
         opened = given.get("sec-fetch-mode") == "navigate" and given.get("sec-fetch-dest") in frame
         return method == "GET" and path == "/" and opened
 
     def _may_write(self, given: dict[str, str | None]) -> tuple[int, str] | None:
         if self.token is None:
-            return 403, "This page only reads: start it with --write to remove and restore edges."
+            return 403, "This page is read-only: start it with --write to remove and restore edges."
         shown = given.get("x-sgm-token") or ""
         if not hmac.compare_digest(shown.encode(), self.token.encode()):
             return (
@@ -131,7 +130,7 @@ class Guard:
 
 
 def _single(pairs: list[tuple[bytes, bytes]]) -> dict[str, str | None]:
-    """Headers by name; None where one is there twice."""
+    """Headers by name; None for a header that is given twice."""
     found: dict[str, str | None] = {}
     for name, value in pairs:
         key = name.decode("latin-1").lower()
@@ -140,7 +139,7 @@ def _single(pairs: list[tuple[bytes, bytes]]) -> dict[str, str | None]:
 
 
 def _split(host: str) -> tuple[str, str]:
-    """Name and port of a Host header."""
+    """Split a Host header into name and port."""
     if host.startswith("["):
         name, _, port = host.partition("]")
         return f"{name}]", port.removeprefix(":")

@@ -1,8 +1,8 @@
-"""Where to draw nodes whose positions are not known: landmark MDS of the lengths of paths.
+"""Layout of nodes whose positions are unknown: landmark MDS of path lengths.
 
 De Silva and Tenenbaum, "Sparse multidimensional scaling using landmark points", 2004. A few landmarks, each the
-farthest from those before it, are laid out by classical scaling of the shortest paths between them; every other node
-follows from its paths to the landmarks. There is no random number in it.
+farthest from those before it, are positioned by classical scaling of the path lengths between them; every other node is
+positioned by its path lengths to the landmarks. The result is deterministic.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from scipy.sparse.csgraph import connected_components, dijkstra
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 LANDMARKS = 64
-FEW_LANDMARKS = 24  # above MANY nodes, where a tree takes a tenth of a second
+FEW_LANDMARKS = 24  # above MANY nodes, because a shortest-path tree then takes a tenth of a second
 MANY = 30_000
-_GAP = 0.1  # between components, of the width of the widest
+_GAP = 0.1  # gap between components, as a share of the largest extent
 
 
 def computed(nodes: int, source: Ints, target: Ints, weight: Floats) -> Floats:
-    """(V, 2) places, steps, so that nodes joined by short ways are near each other; components stand side by side."""
+    """(V, 2) positions in steps: nodes with short paths between them are near each other, components side by side."""
     graph = _undirected(nodes, source, target, weight)
     number, label = connected_components(graph, directed=False)
     members = np.argsort(label, kind="stable")
@@ -44,7 +44,7 @@ def computed(nodes: int, source: Ints, target: Ints, weight: Floats) -> Floats:
 
 
 def _undirected(nodes: int, source: Ints, target: Ints, weight: Floats) -> csr_array:
-    """The shorter of both directions, and at least a little: SciPy takes 0 for no edge."""
+    """Undirected graph with the shorter weight of both directions; weights are positive, because 0 means no edge."""
     low, high = np.minimum(source, target), np.maximum(source, target)
     order = np.lexsort((weight, high, low))
     low, high, weight = low[order], high[order], np.maximum(weight[order], 1e-6)
@@ -55,7 +55,7 @@ def _undirected(nodes: int, source: Ints, target: Ints, weight: Floats) -> csr_a
 
 
 def _component(graph: csr_array) -> Floats:
-    """(n, 2) places of the nodes of a connected graph."""
+    """(n, 2) positions of the nodes of a connected graph."""
     nodes = graph.shape[0]
     most = LANDMARKS if nodes <= MANY else FEW_LANDMARKS
     chosen = [0]
@@ -69,7 +69,7 @@ def _component(graph: csr_array) -> Floats:
 
 
 def _scaled(steps: Floats, landmarks: Ints) -> Floats:
-    """(n, 2) places from (L, n) steps to the landmarks, which are these of the n nodes."""
+    """(n, 2) positions from (L, n) path lengths to the landmarks; `landmarks` are (L,) node numbers."""
     squares = steps**2
     among = squares[:, landmarks]
     centre = among.mean(axis=1)
@@ -85,7 +85,7 @@ def _scaled(steps: Floats, landmarks: Ints) -> Floats:
 
 
 def _shelves(boxes: Floats) -> Floats:
-    """(n, 2) lower corners of boxes (width, height), in rows about as wide as all is high."""
+    """(n, 2) lower left corners of (n, 2) boxes (width, height), packed in rows into about a square."""
     corners = np.zeros_like(boxes)
     if not len(boxes):
         return corners
@@ -101,7 +101,7 @@ def _shelves(boxes: Floats) -> Floats:
 
 
 def beside_neighbours(places: Floats, source: Ints, target: Ints) -> Floats:
-    """The places with those that are not finite put in the middle of their neighbours', or in the middle of all."""
+    """Fill in positions that are not finite: the mean of their neighbours, or the mean of all."""
     known = np.asarray(np.isfinite(places).all(axis=1))
     if known.all():
         return places

@@ -1,7 +1,6 @@
-"""A memory file that is looked at while others write it: read again when it changes, in short reads.
+"""A memory file that is watched while other processes write it, and read again when it changes.
 
-Nothing is held open. Whether the file has changed is seen from the size and time of the file and of its write-ahead
-log.
+The file is not kept open. A change is detected by the size and time of the file and of its write-ahead log.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from .records import Records
 from .view import Places, View
 
 Stamp = tuple[Any, ...]
-_TRIES = 3  # times that a file may be unreadable in a row before that is said: it may just be changing hands
+_TRIES = 3  # failed reads in a row before they are reported: the file may be about to be replaced
 
 
 @dataclasses.dataclass
 class Message:
-    """What happened to the file: "change", "gone", "damaged" or "back", and a sentence or the new version."""
+    """An event of the file: "change", "gone", "damaged" or "back", with a sentence or the new version."""
 
     kind: str
     text: str = ""
@@ -39,10 +38,10 @@ class Message:
 
 
 class Live:
-    """The memory file that is inspected, as it was last read."""
+    """The inspected memory file in its last read state."""
 
     def __init__(self, path: Path, second: Path | None = None, *, write: bool = False) -> None:
-        """Read a file, and one to compare it with; StoreError if either is not what it should be."""
+        """Read a memory file, and a second one to compare it with; StoreError if either cannot be read."""
         self.path, self.second, self.write = Path(path), second, write
         self.turn = threading.RLock()
         self._stamp, self._again, self._unsure, self._tries = stamp(self.path), False, False, 0
@@ -58,7 +57,7 @@ class Live:
             self.other()
 
     def _look(self) -> View:
-        """The memory as it is now, with nodes where they were drawn before if there are no others."""
+        """Make a view of the current memory; a computed layout is kept as long as the nodes are the same."""
         memory = self._snapshot.memory
         places = None
         if self._places is not None and self._places[0] == (len(memory), self.records.axes):
@@ -70,23 +69,23 @@ class Live:
 
     @property
     def _version(self) -> str:
-        """A text that is another one when the memory, or a file beside it, has another content."""
+        """Version of the contents of the memory file and the files beside it; it changes with them."""
         return f"{self._snapshot.version}-{self._rewritten}"
 
     # -- watching ------------------------------------------------------------------------------------------------
 
     def poll(self) -> list[Message]:
-        """Read the file again if it looks changed; what is to be told.
+        """Read the file again if it has changed; return messages for the page.
 
-        What was added is read at once. Whether all of the file is still whole is seen a moment later: writers add to
-        the log beside the file, and where the file itself was touched anything may have happened to it.
+        New contents are read at once. If the file itself has changed, and not only the write-ahead log beside it, the
+        whole file is checked for damage a moment later.
         """
         now, around = stamp(self.path), beside_stamp(self._snapshot.path)
         if around != self._beside:
             self._beside, self._again = around, True
             self._rewritten += 1
         elif now != self._stamp:
-            # Two writes within a tick of the file system's clock look like one: look once more after the last change.
+            # Two writes within one tick of the file system's clock look like one: read again after the last change.
             self._again, self._unsure = True, self._unsure or now[0] != self._stamp[0]
             self._stamp = now
         elif self._again:
@@ -100,7 +99,7 @@ class Live:
             return self._read_again()
 
     def _verified(self) -> list[Message]:
-        """Read the whole file, to see whether it can be read."""
+        """Read the whole file, to check that it is not damaged."""
         try:
             Snapshot.take(self.path)
         except (SGMError, OSError, MemoryError) as error:
@@ -113,7 +112,7 @@ class Live:
     def _read_again(self) -> list[Message]:
         before = self.view.version
         try:
-            whole = self.problem is not None  # after trouble nothing is taken for granted
+            whole = self.problem is not None  # after an error the whole file is read again
             self._snapshot = Snapshot.take(self.path) if whole else self._snapshot.refreshed()
         except (SGMError, OSError, MemoryError) as error:
             return self._trouble(str(error))
@@ -136,7 +135,7 @@ class Live:
             return []
         kind = "gone" if gone else "damaged"
         said = f"{self.path} is gone: it was moved or deleted" if gone else text
-        message = Message(kind, f"{said}. What is shown is as it was before.")
+        message = Message(kind, f"{said}. The page shows the last state.")
         if self.problem == message:
             return []
         self.problem = message
@@ -155,10 +154,10 @@ class Live:
         return self._other
 
     def compare(self) -> dict[str, Any]:
-        """What is different in the second memory."""
+        """Compare the memory with the second one, for the page."""
         other = self.other()
         if other is None:
-            text = "There is no second memory: sgm inspect FILE SECOND compares two of one stream."
+            text = "There is no second memory: sgm inspect FILE SECOND compares two memories of one stream."
             empty: dict[str, Any] = {"added": [], "removed": [], "repriced": [], "counts": {}}
             return {"version": self.view.version, "same_stream": False, "text": text, **empty}
         return comparing.compare(self.view, other, (str(self.path), str(self.second)))
@@ -170,28 +169,28 @@ class Live:
         self._change(lambda memory: memory.remove(u, v))
 
     def restore(self, u: int, v: int) -> None:
-        """Bring a removed edge back."""
+        """Restore a removed edge."""
         self._change(lambda memory: memory.restore(u, v))
 
     def _change(self, change: Callable[[SparseGraphicalMemory], Any]) -> None:
-        """Open the memory, change it and close it again, as any writer would; and read the change."""
+        """Open the memory, change it and close it again, as any writer would; `poll` then reads the change."""
         if not self.write:
-            raise StoreError("this page only reads: start it with --write to remove and restore edges")
+            raise StoreError("this page is read-only: start it with --write to remove and restore edges")
         with self.turn:
             if not self.path.is_file():
-                raise StoreError(f"nothing was changed: there is no file {self.path} any more")
+                raise StoreError(f"nothing was changed: the file {self.path} no longer exists")
             with SparseGraphicalMemory.open(self.path, None) as memory:
                 change(memory)
             self._again = True
 
 
 def stamp(path: Path) -> Stamp:
-    """What a file and its write-ahead log look like from outside."""
+    """Inode, size and time of a file and of its write-ahead log."""
     return tuple(_seen(name) for name in (path, path.with_name(path.name + "-wal")))
 
 
 def beside_stamp(path: Path) -> Stamp:
-    """What the files beside a memory file look like from outside: floor plan, episodes and guarantee."""
+    """Inode, size and time of the files beside a memory file: floor plan, episodes and guarantee."""
     found = (beside(path, name) for name in (FLOOR, EPISODES, GUARANTEE))
     return tuple(None if file is None else _seen(file) for file in found)
 
@@ -205,7 +204,7 @@ def _seen(path: Path) -> tuple[int, int, int] | None:
 
 
 def give_back() -> None:
-    """Give the system back what reading a file needed and nobody uses any more, where the C library can do that."""
+    """Return unused memory to the operating system after reading a file, if the C library supports it."""
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL("libc.so.6").malloc_trim(0)

@@ -1,7 +1,7 @@
 """`memory.view()`: the page of a memory in a notebook.
 
-The inspector runs in a process of its own, as it does for `sgm inspect`: locks of files belong to a process, and
-whoever reads a file in the process that writes it may take them away. It ends with the page, or with the notebook.
+The inspector runs in a separate process, as for `sgm inspect`: file locks belong to a process, and reading a file in
+the process that writes it may release them. The process ends with the page, or with the notebook.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from typing import Any
 from sgm.errors import InputError, MissingExtra, SGMError, StoreError
 
 HEIGHT = 700  # pixels
-_PATIENCE = 10  # s that a process is given to end
+_PATIENCE = 10  # s to wait for a process to end
 
 
 class Page:
-    """A page that is shown in a notebook; `close()` ends it.
+    """An inspector page in a notebook; `close()` stops it.
 
     Attributes:
-        url: where it is, on this machine.
-        height: pixels of the frame.
+        url: address of the page, on this machine.
+        height: height of the frame, pixels.
     """
 
     def __init__(self, process: subprocess.Popen[str], url: str, height: int, copy: Any = None) -> None:
-        """Take over an inspector; `copy` is the folder of a memory that was saved to be shown."""
+        """Wrap a running inspector; `copy` is the temporary folder of a memory that was saved for it."""
         self.url, self.height = url, height
         self._process = process
         self._end = weakref.finalize(self, _end, process, copy)
 
     @property
     def is_running(self) -> bool:
-        """Whether it still answers."""
+        """Whether the inspector is running."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """End it; a second call does nothing."""
+        """Stop the inspector; a second call does nothing."""
         self._end()
 
     def __enter__(self) -> Page:
-        """For `with`."""
+        """Return the page, for `with`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Stop the inspector."""
         self.close()
 
     def __repr__(self) -> str:
-        """Where it is."""
+        """Return the address, and whether the page is closed."""
         return f"<Page {self.url}{'' if self.is_running else ', closed'}>"
 
     def _repr_html_(self) -> str:
-        """The page in a frame."""
+        """Show the page in a frame."""
         if not self.is_running:
             return "<p>This page was closed: call memory.view() again.</p>"
         place = html.escape(self.url, quote=True)
@@ -68,7 +68,7 @@ class Page:
 
 
 def show(memory: Any, path: Path | None, height: int = HEIGHT) -> Page:
-    """Start the page of a memory: of its file where it is live, otherwise of a copy as it is now."""
+    """Start the page of a memory: of its file if it has one, otherwise of a copy of its current state."""
     if isinstance(height, bool) or not isinstance(height, int) or not 100 <= height <= 10_000:
         raise InputError(f"height is {height!r}: expected 100 to 10,000 pixels")
     for module in ("starlette", "uvicorn"):
@@ -88,8 +88,8 @@ def show(memory: Any, path: Path | None, height: int = HEIGHT) -> Page:
 
 
 def _start(path: Path) -> subprocess.Popen[str]:
-    """An inspector that ends when nobody holds its input any more."""
-    package = str(Path(__file__).resolve().parents[2])  # found also where sgm is not installed
+    """Start an inspector process, which ends when its standard input is closed."""
+    package = str(Path(__file__).resolve().parents[2])  # for an sgm that is not installed
     known = os.environ.get("PYTHONPATH")
     paths = os.pathsep.join([package, known] if known else [package])
     return subprocess.Popen(
@@ -103,19 +103,19 @@ def _start(path: Path) -> subprocess.Popen[str]:
 
 
 def _address(process: subprocess.Popen[str]) -> str:
-    """Where a new inspector is; SGMError with its sentence if it cannot start."""
+    """Read the address of a new inspector; SGMError with its message if it cannot start."""
     line = process.stdout.readline() if process.stdout else ""
     try:
         told = json.loads(line)
     except ValueError:
-        raise SGMError("the inspector ended before it had started: try sgm inspect FILE, which says why") from None
+        raise SGMError("the inspector ended before it had started: run sgm inspect FILE to see why") from None
     if "error" in told:
         raise StoreError(told["error"])
     return str(told["url"])
 
 
 def _end(process: subprocess.Popen[str], copy: Any) -> None:
-    """End an inspector, and remove the copy that it showed."""
+    """Stop an inspector, and remove its copy of the memory."""
     for pipe in (process.stdin, process.stdout):
         if pipe is not None:
             pipe.close()
@@ -129,7 +129,7 @@ def _end(process: subprocess.Popen[str], copy: Any) -> None:
 
 
 def main(path: str) -> None:
-    """Serve a memory file until the input ends; where, or what is wrong, is printed as a line of JSON."""
+    """Serve a memory file until standard input is closed; print the address, or an error, as a line of JSON."""
     from .server import start
 
     try:

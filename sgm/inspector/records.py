@@ -1,4 +1,4 @@
-"""What stands beside a memory file: floor plan, episodes and guarantee, as the page takes them."""
+"""The files beside a memory file, for the page: floor plan, episodes and guarantee."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sgm.navigation.beside import Episode, Floor, read_episodes, read_floor, rea
 from .view import REMOVED, View, drawn_at
 
 NO_CERTIFICATE = (
-    "There is no certificate beside this memory. Benchmark runs and sgm fit leave one (guarantee.json); "
-    "memory.certificate(observations) measures it."
+    "There is no certificate for this memory. Benchmark runs and sgm fit write one (guarantee.json); "
+    "memory.certificate(observations) computes it."
 )
-# Conditions of the certificate that a memory file alone can be asked for; see sgm.memory.certificate.
+# Conditions of the certificate that can be checked with the memory file alone; see sgm.memory.certificate.
 NO_FILTER = "no edge is left out by the k-nearest filter"
 NO_REMOVAL = "no edge has been removed by cleanup"
 ALL_MERGED = "every observation is a node or merged into one"
@@ -26,7 +26,7 @@ ALL_MERGED = "every observation is a node or merged into one"
 
 @dataclasses.dataclass
 class Records:
-    """The files beside a memory file; `problems` says what could not be read, a sentence each."""
+    """The files beside a memory file; `problems` lists the files that could not be read, a sentence each."""
 
     floor: Floor | None = None
     episodes: list[Episode] = dataclasses.field(default_factory=list)
@@ -35,7 +35,7 @@ class Records:
 
     @classmethod
     def read(cls, path: Path, nodes: int) -> Records:
-        """Read what is there for a memory of so many nodes."""
+        """Read the files beside the memory file `path` with this number of nodes."""
         records = cls()
         for name, read in (
             ("floor", lambda: read_floor(path)),
@@ -50,12 +50,12 @@ class Records:
 
     @property
     def axes(self) -> str:
-        """How positions are drawn, see `Floor.axes`."""
+        """Axes of positions, see `Floor.axes`."""
         return "xy" if self.floor is None else self.floor.axes
 
 
 def floor(records: Records) -> dict[str, Any] | None:
-    """The walls, x to the right and y upwards; None if they are not known."""
+    """Lines of the walls, x to the right and y upwards; None if they are unknown."""
     if records.floor is None:
         return None
     lines = drawn_at(records.floor.lines.reshape(-1, 2), records.axes).reshape(-1, 4)
@@ -66,7 +66,7 @@ def floor(records: Records) -> dict[str, Any] | None:
 
 
 def episodes(view: View, records: Records) -> dict[str, Any]:
-    """The episodes that were kept, one line each."""
+    """List the stored episodes."""
     listed = [
         {
             "id": number,
@@ -80,12 +80,12 @@ def episodes(view: View, records: Records) -> dict[str, Any]:
         }
         for number, one in enumerate(records.episodes)
     ]
-    text = "" if listed else "No episodes stand beside this memory: evaluations and cleanups leave them (episodes.npz)."
+    text = "" if listed else "This memory has no stored episodes: evaluation and cleanup write them (episodes.npz)."
     return {"version": view.version, "episodes": listed, "text": text}
 
 
 def episode(view: View, records: Records, number: int) -> dict[str, Any]:
-    """An episode step by step."""
+    """Describe an episode step by step."""
     one = _episode(records, number)
     places = drawn_at(one.positions, records.axes)
     happened = _happened(one)
@@ -115,21 +115,21 @@ def episode(view: View, records: Records, number: int) -> dict[str, Any]:
 
 
 def episode_image(records: Records, number: int, step: int) -> NDArray[np.uint8] | None:
-    """What the robot saw at a step; None if that was not kept."""
+    """Observation image of the robot at a step; None if it was not stored."""
     return _episode(records, number).images.get(step)
 
 
 def _episode(records: Records, number: int) -> Episode:
     if not 0 <= number < len(records.episodes):
-        raise UnknownNode(f"there is no episode {number}: {len(records.episodes)} are kept, numbered from 0")
+        raise UnknownNode(f"there is no episode {number}: {len(records.episodes)} are stored, numbered from 0")
     return records.episodes[number]
 
 
 def _happened(one: Episode) -> dict[int, list[str]]:
-    """What happened at each step, in words."""
+    """Describe the events at each step in words."""
     found: dict[int, list[str]] = {}
     for t, nodes in one.plans:
-        found.setdefault(t, []).append(f"planned a way of {len(nodes)} nodes")
+        found.setdefault(t, []).append(f"planned a path of {len(nodes)} nodes")
     for t in np.flatnonzero(np.diff(one.nodes)).tolist():
         if one.nodes[t + 1] >= 0:
             found.setdefault(t + 1, []).append(f"reached node {one.nodes[t + 1]}")
@@ -146,8 +146,8 @@ def _happened(one: Episode) -> dict[int, list[str]]:
 def _told(one: Episode) -> str:
     plans = f"{len(one.plans)} plans" if len(one.plans) != 1 else "1 plan"
     cuts = f"{len(one.cuts)} edges failed" if len(one.cuts) != 1 else "1 edge failed"
-    end = "reached its goal" if one.success else f"did not reach its goal ({one.reason or 'the reason was not kept'})"
-    return f"It {end} after {max(0, len(one) - 1):,} steps; {plans}, {cuts}."
+    end = "reached its goal" if one.success else f"did not reach its goal ({one.reason or 'reason not stored'})"
+    return f"The robot {end} after {max(0, len(one) - 1):,} steps; {plans}, {cuts}."
 
 
 def _node(number: Any) -> int | None:
@@ -162,7 +162,7 @@ def _place(xy: Any) -> list[float] | None:
 
 
 def guarantee(view: View, records: Records) -> dict[str, Any]:
-    """What Theorem 1 promises of this memory, on which conditions; or why nothing is promised."""
+    """Describe the guarantee of Theorem 1 for this memory and its conditions; or why there is none."""
     known = records.guarantee
     now = _conditions_now(view)
     if known is None or known.get("applies") is None:
@@ -176,7 +176,9 @@ def guarantee(view: View, records: Records) -> dict[str, Any]:
         conditions.append(_condition(name, bool(holds) and now.get(name, True), "no longer" if name in changed else ""))
     text = str(known["text"])
     if changed:
-        text = f"The memory has changed since it was measured: {'; '.join(changed)} is no longer so.\n{text}"
+        text = (
+            f"The memory has changed since the certificate was computed. No longer true: {'; '.join(changed)}.\n{text}"
+        )
     holds = bool(known["applies"]) and not changed
     return {
         "version": view.version,
@@ -196,7 +198,6 @@ def _conditions_now(view: View) -> dict[str, bool]:
 
 
 def _condition(name: str, holds: bool, since: str) -> dict[str, Any]:
-    text = {"": "holds" if holds else "does not hold", "no longer": "held when it was measured, and no longer does"}[
-        since
-    ]
+    no_longer = "held when the certificate was computed, and no longer does"
+    text = {"": "holds" if holds else "does not hold", "no longer": no_longer}[since]
     return {"name": name, "holds": holds, "text": text}

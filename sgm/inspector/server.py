@@ -1,4 +1,4 @@
-"""The server: a socket, a thread, and a way to end it."""
+"""The web server of the inspector, in a thread, and the command `sgm inspect`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sgm.errors import InputError, MissingExtra, SGMError, printable
 
 from . import sources
 
-PORT = 8460  # tried first where no port is asked for
+PORT = 8460  # tried first if no port is given
 _MOST_LISTED = 12
 
 
@@ -25,40 +25,40 @@ class Server:
     """A running inspector.
 
     Attributes:
-        url: where the page is.
-        live: what it shows.
-        token: what a write must show; None: nothing may be written. No answer of the server tells it.
+        url: address of the page.
+        live: the memory file that it shows.
+        token: token that requests to write must have; None: the page is read-only. No answer of the server contains it.
     """
 
     def __init__(
         self, url: str, live: Any, runner: Any, hub: Any, thread: threading.Thread, token: str | None = None
     ) -> None:
-        """Take over a server that runs in a thread."""
+        """Wrap a server that runs in a thread."""
         self.url, self.live, self.token = url, live, token
         self._runner, self._hub, self._thread = runner, hub, thread
 
     @property
     def address(self) -> str:
-        """What to open: the page, and behind "#", which a browser sends to nobody, what lets it write."""
+        """Address to open: the page, with the token after "#", a part that a browser does not send to servers."""
         return self.url if self.token is None else f"{self.url}#token={self.token}"
 
     @property
     def is_running(self) -> bool:
-        """Whether it still answers."""
+        """Whether the server is running."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """End it; a second call does nothing."""
+        """Stop the server; a second call does nothing."""
         self._hub.closed = True
         self._runner.should_exit = True
         self._thread.join(timeout=10)
 
     def __enter__(self) -> Server:
-        """For `with`."""
+        """Return the server, for `with`."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
+        """Stop the server."""
         self.close()
 
 
@@ -82,7 +82,7 @@ def start(
     from .live import Live
 
     if write and embed:
-        raise InputError("a page that notebooks show in a frame only reads: leave out write=True")
+        raise InputError("a page that notebooks show in a frame is read-only: leave out write=True")
     live = Live(sources.find(path).path, None if second is None else sources.find(second).path, write=write)
     token = secrets.token_urlsafe(24) if write else None
     listening = listen(host, port)
@@ -108,9 +108,9 @@ def start(
 
 
 def listen(host: str, port: int | None) -> socket.socket:
-    """A socket that listens; with None the usual port, or any other if that is taken."""
+    """Open a listening socket; a port of None is the default one, or any free one if that is taken."""
     if port is not None and not 0 <= port <= 65535:
-        raise InputError(f"the port is {port}: expected a number from 0 (any that is free) to 65535")
+        raise InputError(f"the port is {port}: expected a number from 0 (any free port) to 65535")
     if port is None:
         with contextlib.suppress(SGMError):
             return listen(host, PORT)
@@ -131,20 +131,20 @@ def listen(host: str, port: int | None) -> socket.socket:
 
 
 def _to_change(error: OSError) -> str:
-    """What to give instead where a server cannot listen."""
+    """Option to change if a server cannot listen, for the error message."""
     strange = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
     return "--host, an address of this machine" if strange else "--port, or --port 0 for any"
 
 
 def _shown(host: str) -> str:
-    """The host as an address of a page has it; a server that listens everywhere is shown by its own name for itself."""
+    """Format the host for the address of a page; for a server that listens at all addresses it is 127.0.0.1."""
     if host in ("0.0.0.0", "::"):
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
 
 
 def run(path: Path, second: Path | None, *, port: int | None, host: str, browser: bool, write: bool) -> None:
-    """What `sgm inspect` does: start, say where, and wait for Ctrl-C."""
+    """Run `sgm inspect`: start the server, print its address, and wait for Ctrl-C."""
     source = sources.find(path)
     with start(source.path, second, port=port, host=host, write=write) as server:
         view = server.live.view
@@ -152,11 +152,11 @@ def run(path: Path, second: Path | None, *, port: int | None, host: str, browser
         for line in _others(source):
             print(line)
         if host not in ("127.0.0.1", "localhost", "::1"):
-            print(f"everybody who reaches {host} can look at this memory")
+            print(f"everyone who can reach {host} can see this memory")
         if write:
-            print("who opens this address with its token can remove and restore edges, which are events in the file")
+            print("everyone with this address and its token can remove and restore edges; each is an event in the file")
         print(f"open {server.address}", flush=True)
-        print(f"a plan: {server.url}#from=0&to={max(0, len(view) - 1)}; Ctrl-C ends", flush=True)
+        print(f"a plan: {server.url}#from=0&to={max(0, len(view) - 1)}; Ctrl-C stops the server", flush=True)
         if browser:
             with contextlib.suppress(webbrowser.Error):
                 webbrowser.open(server.address)
@@ -168,7 +168,7 @@ def run(path: Path, second: Path | None, *, port: int | None, host: str, browser
 
 
 def _others(source: sources.Source) -> list[str]:
-    """Which other memories there are, a line each."""
+    """List the other memories of a folder, a line each."""
     if not source.others:
         return []
     listed = [f"  sgm inspect {shlex.quote(_text(path))}" for path in source.others[:_MOST_LISTED]]

@@ -1,4 +1,4 @@
-"""What to inspect: a memory file, the folder of an agent, or the folder of a run with many memories."""
+"""The memory file to inspect, given a file, the folder of an agent, or the folder of a run with many memories."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, NamedTuple
 
 from sgm.errors import InputError, StoreError
 
-_MOST = 10_000  # memories that are looked for in a folder
+_MOST = 10_000  # largest number of memories that are searched for in a folder
 
 
 class Source(NamedTuple):
-    """A memory file, and which others there are beside it in the folder given."""
+    """A memory file, and the other memory files of the given folder."""
 
     path: Path
     others: list[Path]
 
 
 def find(given: Any) -> Source:
-    """The memory file that a file, agent folder or run folder stands for; StoreError if there is none."""
+    """Find the memory file of a file, agent folder or run folder; StoreError if there is none."""
     if not isinstance(given, (str, os.PathLike)) or not os.fspath(given):
-        raise InputError(f"{given!r} is nothing to inspect: give a memory file, an agent folder or a run folder")
+        raise InputError(f"{given!r} cannot be inspected: give a memory file, an agent folder or a run folder")
     path = Path(given)
     if not path.is_dir():
         if not path.exists():
@@ -40,7 +40,7 @@ def find(given: Any) -> Source:
 
 
 def _in_run(folder: Path) -> list[Path]:
-    """The memories of a run; where there is none of the usual name, any."""
+    """Memory files of a run: those named memory.sgm, or any others if there is none."""
     for pattern in ("memory.sgm", "*.sgm"):
         found = []
         for file in folder.rglob(pattern):
@@ -53,5 +53,5 @@ def _in_run(folder: Path) -> list[Path]:
 
 
 def _is_sparse(file: Path) -> bool:
-    """Whether a memory of a run is one of the paper's method, by the name of its folder."""
+    """Whether a memory of a run is a sparse one (the paper's method), by the name of its folder."""
     return any("sgm" in part or part == "both" for part in file.parts[:-1])

@@ -1,4 +1,4 @@
-"""Which edges are wrong: a ranking without ground truth."""
+"""Ranking of edges by how likely they are false, without ground truth."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from .view import GUARDED, View
 Ints = NDArray[np.int64]
 
 TEXT = (
-    "Edges that stand, the most suspicious first. Places that are near each other are near the same others, so an edge "
-    "is suspicious if its ends have few of their neighbours in common. What tries have shown counts: every failure "
-    "against it, every success for it; so does own motion: episodes that went through it, or round it in two edges. "
-    "Nobody has said which edges are wrong: look at both images, and try them."
+    "Edges in use, the most suspicious first. Nearby places share most of their neighbours, so an edge is suspicious "
+    "if its ends have few neighbours in common. A failed try raises the score, a success lowers it, and so does an "
+    "episode that went through the edge, or from one end to the other over two edges. The ranking uses no ground "
+    "truth: compare both images, and try the edge."
 )
-BACKED = 10.0  # times that an edge is less suspicious if own motion backs it
-_PART = 4096  # edges that are looked at together
+BACKED = 10.0  # factor by which the odds fall if an episode supports the edge
+_PART = 4096  # edges processed at once
 
 
 def suspects(view: View, limit: int) -> dict[str, Any]:
-    """The most suspicious edges, each with its reasons."""
+    """List the most suspicious edges, each with its reasons."""
     ranking = ranked(view)
     listed = [_listed(view, int(edge)) for edge in ranking.order[: max(0, limit)]]
     return {"version": view.version, "suspects": listed, "total": len(ranking.order), "text": TEXT}
 
 
 def of_edge(view: View, edge: int) -> dict[str, Any] | None:
-    """How suspicious an edge is; None if it does not stand."""
+    """Score, rank and reasons of an edge; None if it is not in use."""
     ranking = ranked(view)
     if ranking.rank[edge] < 0:
         return None
@@ -42,21 +42,21 @@ def of_edge(view: View, edge: int) -> dict[str, Any] | None:
 
 
 class Ranking:
-    """Every edge that stands, by how suspicious it is.
+    """All edges in use, ranked by suspicion.
 
-    The odds that an edge is wrong begin with the share of neighbours that its ends do not have in common, are
-    multiplied by (1 + failures) / (1 + successes), and divided by BACKED where own motion backs it. The score is these
-    odds as a number from 0 to 1; it orders edges, and is not a probability.
+    The odds of an edge start with those of the share of neighbours that its ends do not have in common. They are
+    multiplied by (1 + failures) / (1 + successes), and divided by BACKED if an episode supports the edge. The score
+    maps the odds to a number from 0 to 1; it only ranks edges, and is not a probability.
 
     Attributes:
-        edges: (S,) which edges of the table stand.
-        common: (S,) neighbours that both ends have.
-        fewest: (S,) neighbours of the end that has fewer, the other end not counted.
-        backed: (S,) whether an episode went through the edge, or round it in two edges.
-        score: (E,) over all edges of the table; −∞ for those that do not stand.
+        edges: (S,) indices in the table of the edges in use.
+        common: (S,) number of neighbours that both ends have in common.
+        fewest: (S,) number of neighbours of the end that has fewer, without the other end.
+        backed: (S,) whether an episode went through the edge, or from one end to the other over two edges.
+        score: (E,) score of all edges of the table; −∞ for those not in use.
         order: (S,) edges, the most suspicious first.
-        rank: (E,) places in that order; −1 for those that do not stand.
-        place: (E,) places in `edges`; likewise.
+        rank: (E,) index in that order; −1 for edges not in use.
+        place: (E,) index in `edges`; −1 for edges not in use.
     """
 
     def __init__(self, view: View) -> None:
@@ -78,7 +78,7 @@ class Ranking:
 
 
 def ranked(view: View) -> Ranking:
-    """The ranking of a view, made once."""
+    """Return the ranking of a view, which is computed once."""
     if "suspects" not in view.cache:
         view.cache["suspects"] = Ranking(view)
     found: Ranking = view.cache["suspects"]
@@ -86,9 +86,9 @@ def ranked(view: View) -> Ranking:
 
 
 def shared_neighbours(view: View, edges: Ints) -> tuple[Ints, Ints]:
-    """For each edge how many neighbours its ends share, and how many the end with fewer has; directions do not count.
+    """Number of neighbours that the ends of each edge share, and number of neighbours of the end with fewer.
 
-    Neighbours are those of the graph before the k-nearest filter, but for removed edges.
+    Directions are ignored. Neighbours are those of the graph before the k-nearest filter, without removed edges.
     """
     graph = _undirected(view, ~view.table.removed)
     degree = np.diff(graph.indptr)
@@ -97,7 +97,7 @@ def shared_neighbours(view: View, edges: Ints) -> tuple[Ints, Ints]:
 
 
 def backed_by_motion(view: View, edges: Ints) -> NDArray[np.bool_]:
-    """For each edge whether an episode went through it, or from one end to the other in two edges, either way."""
+    """Whether an episode went through each edge, or between its ends over two edges, in either direction."""
     walked = view.table.walked > 0
     if not walked.any():
         return np.zeros(len(edges), np.bool_)
@@ -106,7 +106,7 @@ def backed_by_motion(view: View, edges: Ints) -> NDArray[np.bool_]:
 
 
 def _undirected(view: View, chosen: NDArray[np.bool_]) -> csr_array:
-    """Which nodes some edges join: (V, V) of ones."""
+    """(V, V) undirected adjacency matrix of the chosen edges."""
     source, target = view.table.source[chosen], view.table.target[chosen]
     ends = np.concatenate([source, target]), np.concatenate([target, source])
     graph = csr_array((np.ones(len(ends[0]), np.int32), ends), shape=(len(view), len(view)))
@@ -115,7 +115,7 @@ def _undirected(view: View, chosen: NDArray[np.bool_]) -> csr_array:
 
 
 def _two_edges(graph: csr_array, source: Ints, target: Ints) -> Ints:
-    """For each pair of nodes how many ways of two edges join them."""
+    """Number of paths of two edges between each pair of nodes."""
     found = np.zeros(len(source), np.int64)
     for low in range(0, len(source), _PART):
         part = slice(low, low + _PART)
@@ -124,7 +124,7 @@ def _two_edges(graph: csr_array, source: Ints, target: Ints) -> Ints:
 
 
 def reasons(view: View, edge: int) -> list[str]:
-    """What speaks for and against an edge, a sentence each."""
+    """Reasons for and against an edge, a sentence each."""
     ranking, table = ranked(view), view.table
     place = ranking.place[edge]
     found = [f"Its ends have {ranking.common[place]} of {max(0, ranking.fewest[place])} neighbours in common."]
@@ -133,7 +133,7 @@ def reasons(view: View, edge: int) -> list[str]:
     if table.walked[edge] > 0:
         found.append(f"An episode went through it, in {table.walked[edge]} steps.")
     elif ranking.backed[place]:
-        found.append("An episode went from one end to the other in two edges.")
+        found.append("An episode went from one end to the other over two edges.")
     elif bool((table.walked > 0).any()):
         found.append("No episode went through it or near it.")
     return found

@@ -1,4 +1,4 @@
-"""The memory after any event that is kept: what the time scrubber shows."""
+"""The state of the memory after any stored event, for the Time screen."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from .container import short
 from .view import GUARDED, View, prices, states
 
 Arrays = dict[str, NDArray[Any]]
-NOWHERE = 0xFFFFFFFF  # component of a node that is not there yet
+NOWHERE = 0xFFFFFFFF  # component of a node that does not exist yet
 
 
 def check(view: View, event: int) -> int:
-    """An event after which the memory can be shown; InputError if there is none such."""
+    """Return the event; InputError if the memory cannot be shown after it."""
     first, last = event_range(view.memory)
     if not first <= event <= last:
         raise InputError(f"event {event} cannot be shown: there are events {first} to {last}")
@@ -30,15 +30,16 @@ def check(view: View, event: int) -> int:
 
 
 def past(view: View, event: int) -> View:
-    """The memory as it was after an event, with nodes where they are drawn now."""
+    """View of the memory after an event, with the current positions of nodes."""
     memory = view.memory.at(check(view, event))
     return View(memory, view.version, view.axes, view.places)
 
 
 def state_arrays(view: View, event: int) -> Arrays:
-    """What changes with time: evidence, state and price of edges, and components of nodes.
+    """State after an event: evidence, state and cost of edges, and components of nodes.
 
-    It is over the edges that are drawn now; where there were others, their ends and weights are in it too.
+    Arrays are over the edges that are drawn now. If the edges were different at the event, arrays are over those edges
+    and include their ends and weights.
     """
     check(view, event)
     first = _first(view)
@@ -56,7 +57,7 @@ def state_arrays(view: View, event: int) -> Arrays:
 
 
 def _first(view: View) -> EdgeTable | None:
-    """The edges before the events kept; None if edges were added or re-weighted since: replaying is not enough then."""
+    """Edges before the first stored event; None if edges were added or weights changed since: no replay then."""
     if "first" not in view.cache:
         view.cache["first"] = first_edge_table(view.memory)
     found: EdgeTable | None = view.cache["first"]
@@ -64,14 +65,14 @@ def _first(view: View) -> EdgeTable | None:
 
 
 def _replayed(view: View, first: EdgeTable, event: int) -> EdgeTable:
-    """The edges after an event: the evidence of before, and the events until then in order."""
+    """Edges after an event, by replaying the events until then on the first edges."""
     rows = view.memory.events()
     until = int(np.searchsorted(rows.sequence, event, side="right"))
     kind = rows.kind[:until]
     edge = np.searchsorted(view.keys, rows.source[:until] * len(view) + rows.target[:until])
     count = len(view.keys)
     removed, guarded = first.removed.copy(), first.guarded.copy()
-    # Where an edge is there several times the last value stays.
+    # If an edge occurs several times, the last assignment counts.
     fate = np.isin(kind, ["removed", "restored"])
     removed[edge[fate]] = kind[fate] == "removed"
     kept = np.isin(kind, ["guarded", "reached", "removed"])
@@ -86,9 +87,9 @@ def _replayed(view: View, first: EdgeTable, event: int) -> EdgeTable:
 
 
 def _looked_up(view: View, then: View) -> Arrays:
-    """The state of a memory that had fewer nodes, other edges or other weights: over the edges that it had itself."""
+    """State of a memory that had fewer nodes, other edges or other weights, over its own edges."""
     arrays = graph_arrays(then)
-    for name in ("position", "visits", "age"):  # nodes stay as they are drawn now
+    for name in ("position", "visits", "age"):  # nodes keep their current look
         del arrays[name]
     component = np.full(len(view), NOWHERE, np.uint32)
     component[: len(then)] = arrays["component"]
@@ -96,7 +97,7 @@ def _looked_up(view: View, then: View) -> Arrays:
 
 
 def parts(nodes: int, table: EdgeTable) -> NDArray[np.int64]:
-    """(V,) the strongly connected component of each node over the edges that stand; 0 is the largest."""
+    """(V,) strongly connected component of each node over the edges in use; 0 is the largest."""
     stands = states(table) <= GUARDED
     ends = table.target[stands], table.source[stands]
     graph = csr_array((np.ones(len(ends[0])), ends), shape=(nodes, nodes))

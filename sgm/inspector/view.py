@@ -1,4 +1,4 @@
-"""A memory at one moment, as arrays that answers are made from."""
+"""The state of a memory at one moment, as arrays."""
 
 from __future__ import annotations
 
@@ -20,20 +20,22 @@ from .png import is_image
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
-STANDS, GUARDED, REMOVED, ABSENT, FILTERED = range(5)  # states of edges; FILTERED: left out by the k-nearest filter
-MOST_DRAWN = 150_000  # edges that are drawn
-COMPUTED = "Layout computed from plans, not positions"
-MOST_PLACE = 1e30  # of a coordinate; single precision, in which a map is drawn, ends at 3e38
+# States of edges. STANDS: in use; GUARDED: in use although cleanup rejected it; FILTERED: left out by the k-nearest
+# filter.
+STANDS, GUARDED, REMOVED, ABSENT, FILTERED = range(5)
+MOST_DRAWN = 150_000  # largest number of edges that are drawn
+COMPUTED = "Layout computed from path lengths, not from positions"
+MOST_PLACE = 1e30  # largest coordinate; the map is drawn in single precision, which ends at 3e38
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Places:
-    """Where nodes are drawn.
+    """Positions of nodes on the map.
 
     Attributes:
         xy: (V, 2) float64, y upwards.
-        attribute: the attribute they are from; None: computed.
-        unplaced: how many nodes had no position of their own.
+        attribute: the attribute that has the positions; None: the layout is computed.
+        unplaced: number of nodes without a position of their own.
     """
 
     xy: Floats
@@ -42,25 +44,25 @@ class Places:
 
 
 class View:
-    """A memory at one moment. It is not to be changed while answers are made from it."""
+    """The state of a memory at one moment. The memory must not change while the view is in use."""
 
     def __init__(
         self, memory: SparseGraphicalMemory, version: str = "", axes: str = "xy", places: Places | None = None
     ) -> None:
-        """Look at a memory.
+        """Make a view of a memory.
 
         Args:
-            memory: which.
-            version: a text that names this state of the file.
-            axes: of positions: "xy", y upwards, or "rc", (row, column) with rows downwards.
-            places: of the nodes, if they are known from before.
+            memory: the memory.
+            version: version of the file.
+            axes: axes of positions: "xy", y upwards, or "rc", (row, column) with rows downwards.
+            places: positions of the nodes; None: they are found or computed.
         """
         self.memory, self.version, self.axes = memory, version, axes
         self.table = edge_table(memory)
         self.state = states(self.table)
         self.price = prices(memory, self.table)
         self._places = places
-        self.cache: dict[Any, Any] = {}  # what answers keep for as long as this view is shown
+        self.cache: dict[Any, Any] = {}  # results that answers keep as long as this view is in use
 
     def __len__(self) -> int:
         """Number of nodes."""
@@ -69,7 +71,7 @@ class View:
     # -- nodes ---------------------------------------------------------------------------------------------------
 
     def node(self, node: int) -> int:
-        """A node id; UnknownNode if there is none such."""
+        """Return a node number; UnknownNode if there is no such node."""
         if not 0 <= node < len(self):
             raise UnknownNode(f"there is no node {node}: this memory has {len(self):,}, numbered from 0")
         return node
@@ -81,13 +83,13 @@ class View:
 
     @functools.cached_property
     def visits(self) -> Ints:
-        """(V,) how many observations each node stands for."""
+        """(V,) number of observations merged into each node."""
         assignment = self.memory.assignment
         return np.bincount(assignment[assignment >= 0], minlength=len(self)).astype(np.int64)
 
     @functools.cached_property
     def places(self) -> Places:
-        """Where nodes are drawn."""
+        """Positions of nodes on the map."""
         return self._places or find_places(self)
 
     @functools.cached_property
@@ -101,11 +103,11 @@ class View:
         return kept if kept is not None and is_image(kept) else None
 
     def has_image(self, node: int) -> bool:
-        """Whether a node has an image; one of zeros is none."""
+        """Whether a node has an image; an image of zeros counts as none."""
         return self.images is not None and bool(self.images[node].any())
 
     def image_url(self, node: int) -> str | None:
-        """Where the page finds the image of a node."""
+        """Address of the image of a node; None if it has none."""
         return f"/api/image/{node}" if self.has_image(node) else None
 
     # -- edges ---------------------------------------------------------------------------------------------------
@@ -117,11 +119,11 @@ class View:
 
     @functools.cached_property
     def drawn(self) -> Ints:
-        """(D,) the edges that are drawn: those the filter keeps and those that were removed."""
+        """(D,) edges that are drawn: those that pass the k-nearest filter and those that were removed."""
         return drawn_edges(self.table)
 
     def edge(self, u: int, v: int) -> int:
-        """The place of an edge in the table; UnknownEdge if there is none."""
+        """Index of an edge in the table; UnknownEdge if there is none."""
         key = self.node(u) * len(self) + self.node(v)
         place = int(np.searchsorted(self.keys, key))
         if place == len(self.keys) or self.keys[place] != key:
@@ -129,12 +131,12 @@ class View:
         return place
 
     def along(self, nodes: list[int]) -> Ints:
-        """The edges of a path."""
+        """Indices of the edges of a path."""
         ends = np.asarray(nodes, np.int64)
         return np.searchsorted(self.keys, ends[:-1] * len(self) + ends[1:])
 
     def edge_facts(self, edge: int) -> dict[str, Any]:
-        """What lists of edges say about one."""
+        """Facts about an edge for lists, ready for JSON."""
         table = self.table
         successes, failures = int(table.successes[edge]), int(table.failures[edge])
         return {
@@ -150,7 +152,7 @@ class View:
 
 
 def states(table: EdgeTable) -> NDArray[np.uint8]:
-    """(E,) what is to be said of each edge: stands, guarded, removed, or left out by the filter."""
+    """(E,) state of each edge: STANDS, GUARDED, REMOVED or FILTERED."""
     state = np.where(table.kept, STANDS, FILTERED)
     state[table.kept & table.guarded] = GUARDED
     state[table.removed] = REMOVED
@@ -158,7 +160,7 @@ def states(table: EdgeTable) -> NDArray[np.uint8]:
 
 
 def prices(memory: SparseGraphicalMemory, table: EdgeTable) -> Floats:
-    """(E,) what the planner pays for each edge, steps; infinite where it was removed."""
+    """(E,) cost of each edge for the planner, steps; infinite if it was removed."""
     policy = memory.policy
     price = policy.price(table.weight, table.successes, table.failures)
     if policy.guard:
@@ -167,9 +169,9 @@ def prices(memory: SparseGraphicalMemory, table: EdgeTable) -> Floats:
 
 
 def drawn_edges(table: EdgeTable, most: int = MOST_DRAWN) -> Ints:
-    """(D,) edges that the filter keeps or that were removed.
+    """(D,) edges that pass the k-nearest filter or that were removed, at most `most`.
 
-    Of too many, those that were tried or removed, then each node's shortest.
+    If there are more, edges that were tried or removed come first, then the shortest edges of each node.
     """
     shown = np.flatnonzero(table.kept | table.removed)
     if len(shown) <= most:
@@ -185,7 +187,7 @@ def drawn_edges(table: EdgeTable, most: int = MOST_DRAWN) -> Ints:
 
 
 def find_places(view: View) -> Places:
-    """Positions if the memory has them, else a layout of its paths."""
+    """Positions of nodes, if the memory has them, otherwise a layout by path lengths."""
     table = view.table
     for name, least in (("position", 2), ("pose", 3), ("achieved_goal", 2)):
         values = node_values(view.memory, name)
@@ -204,19 +206,19 @@ def find_places(view: View) -> Places:
 
 
 def drawn_at(positions: NDArray[Any], axes: str) -> Floats:
-    """(n, 2) positions as they are drawn: x to the right, y upwards; see `Floor.axes` for "rc"."""
+    """Convert (n, 2) positions to coordinates of the map: x to the right, y upwards; see `Floor.axes` for "rc"."""
     xy = np.array(positions, np.float64)
     return np.stack([xy[:, 1], -xy[:, 0]], axis=1) if axes == "rc" else xy
 
 
 def belief(successes: int, failures: int) -> dict[str, float]:
-    """Mean and 95 % interval of the probability that an edge works: Beta(1 + successes, 1 + failures)."""
+    """Mean and 95 % credible interval of the probability that an edge works: Beta(1 + successes, 1 + failures)."""
     a, b = 1 + successes, 1 + failures
     low, high = betaincinv(a, b, [0.025, 0.975]).tolist()
     return {"mean": a / (a + b), "low": low, "high": high}
 
 
 def finite(value: Any) -> float | None:
-    """A number for JSON, which has no infinity."""
+    """Convert a number for JSON: None if it is not finite."""
     number = float(value)
     return number if np.isfinite(number) else None

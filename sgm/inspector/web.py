@@ -1,7 +1,6 @@
-"""Answers over HTTP: addresses, JSON, arrays, images and the stream of changes.
+"""The HTTP application: routes, JSON, arrays, images and the stream of changes.
 
-Of what a client sends, only whole numbers and the text to find go further than this file, and nothing reaches the file
-system.
+From requests, only integers and the search text are passed on, and nothing reaches the file system.
 """
 
 from __future__ import annotations
@@ -37,33 +36,33 @@ PAGES = {
     "/app.js": ("app.js", "text/javascript; charset=utf-8"),
     "/app.css": ("app.css", "text/css; charset=utf-8"),
 }
-POLL = 0.1  # seconds between looks at the file
-HEARTBEAT = 10.0  # seconds of silence after which a stream says that it is alive
-_SMALL = 1_000  # bytes that are not worth packing
+POLL = 0.1  # seconds between checks of the file
+HEARTBEAT = 10.0  # seconds without an event after which a stream sends a comment
+_SMALL = 1_000  # size below which answers are not compressed, bytes
 _NUMBER = re.compile(r"[0-9]{1,15}")
-_KEPT_STATES = 64  # states of the past that are kept packed
+_KEPT_STATES = 64  # number of compressed states that are cached
 
 
 class Hub:
-    """Watches the file and tells everybody who listens."""
+    """Watches the file and sends messages to all listeners."""
 
     def __init__(self, live: Live) -> None:
-        """Watch for this file."""
+        """Make a hub for a file; `watch` starts watching."""
         self.live = live
         self.listeners: set[asyncio.Queue[Message]] = set()
         self.closed = False
 
     async def watch(self) -> None:
-        """Look at the file again and again."""
+        """Check the file periodically until the hub is closed."""
         while not self.closed:
             try:
                 await self.look()
-            except Exception as error:  # whatever a file makes us stumble over, the page goes on
+            except Exception as error:  # the page must survive any file
                 print(f"sgm inspect: {printable(f'{type(error).__name__}: {error}')}", file=sys.stderr, flush=True)
             await asyncio.sleep(POLL)
 
     async def look(self) -> None:
-        """Look at the file once."""
+        """Check the file once."""
         for message in await run_in_threadpool(self.live.poll):
             if message.text:
                 print(f"sgm inspect: {printable(message.text)}", file=sys.stderr, flush=True)
@@ -73,7 +72,7 @@ class Hub:
                 listener.put_nowait(message)
 
     async def stream(self) -> AsyncIterator[str]:
-        """The messages as server-sent events; the first says what is there."""
+        """Yield messages as server-sent events; the first has the current version."""
         queue: asyncio.Queue[Message] = asyncio.Queue()
         self.listeners.add(queue)
         try:
@@ -95,13 +94,13 @@ class Hub:
 
 
 def event(message: Message) -> str:
-    """A message as a server-sent event."""
+    """Format a message as a server-sent event."""
     facts = {"version": message.version} if message.version else {"text": message.text}
     return f"event: {message.kind}\ndata: {json.dumps(facts)}\n\n"
 
 
 def make_app(live: Live, *, write: bool = False, name: str = "") -> tuple[Starlette, Hub]:
-    """The application that answers about a memory file, and its hub."""
+    """Make the application for a memory file, and its hub."""
     hub = Hub(live)
 
     @contextlib.asynccontextmanager
@@ -135,7 +134,7 @@ def make_app(live: Live, *, write: bool = False, name: str = "") -> tuple[Starle
         return StreamingResponse(hub.stream(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
     def answer(make: Callable[[Request, View], Any]) -> Callable[[Request], Awaitable[Response]]:
-        """A route that answers with what `make` returns of the newest view."""
+        """Make a route that answers with the result of `make` for the latest view."""
 
         def work(request: Request) -> Response:
             try:
@@ -152,7 +151,7 @@ def make_app(live: Live, *, write: bool = False, name: str = "") -> tuple[Starle
         return route
 
     def change(act: Callable[[int, int], None]) -> Callable[[Request], Awaitable[Response]]:
-        """A route that changes an edge and answers with what is then known of it."""
+        """Make a route that changes an edge and answers with its new state."""
 
         def work(request: Request) -> Response:
             u, v = (request.path_params[end] for end in "uv")
@@ -185,7 +184,7 @@ def make_app(live: Live, *, write: bool = False, name: str = "") -> tuple[Starle
         "/api/summary": lambda request, view: about(view),
         "/api/graph": _graph,
         "/api/state": _state,
-        "/api/floor": lambda request, view: _or_404(request, records.floor(live.records), "no floor plan is known"),
+        "/api/floor": lambda request, view: _or_404(request, records.floor(live.records), "there is no floor plan"),
         "/api/node/{node:int}": lambda request, view: answers.node(view, request.path_params["node"]),
         "/api/edge/{u:int}/{v:int}": lambda r, view: answers.edge(view, r.path_params["u"], r.path_params["v"]),
         "/api/plan": lambda request, view: answers.plan(view, *ends(request)),
@@ -214,7 +213,7 @@ def make_app(live: Live, *, write: bool = False, name: str = "") -> tuple[Starle
 
 
 def number(request: Request, name: str, default: int | None = None, most: int | None = None) -> int:
-    """A whole number of the query; InputError if it is anything else."""
+    """Parse an integer of the query; InputError if it is anything else."""
     text = request.query_params.get(name)
     if text is None and default is not None:
         return default
@@ -227,7 +226,7 @@ def number(request: Request, name: str, default: int | None = None, most: int | 
 
 
 def reply(request: Request, content: Any, status: int = 200, media: str = "application/json") -> Response:
-    """JSON, or bytes as they are, packed if the client takes that."""
+    """Answer with JSON, or with unchanged bytes, compressed if the client accepts it."""
     body = content if isinstance(content, bytes) else json.dumps(content, allow_nan=False).encode()
     sent = {"vary": "accept-encoding"}
     if len(body) > _SMALL and takes_gzip(request):
@@ -237,12 +236,12 @@ def reply(request: Request, content: Any, status: int = 200, media: str = "appli
 
 
 def takes_gzip(request: Request) -> bool:
-    """Whether the client unpacks gzip."""
+    """Whether the client accepts gzip."""
     return "gzip" in request.headers.get("accept-encoding", "")
 
 
 def _arrays(request: Request, view: View, key: Any, make: Callable[[], bytes]) -> Response:
-    """A binary message, made and packed once for a view."""
+    """Answer with a binary message, which is made and compressed once for a view."""
     kept: dict[Any, bytes] = view.cache.setdefault("packed", {})
     if key not in kept:
         if len(kept) >= _KEPT_STATES:
@@ -286,7 +285,7 @@ def _image(view: View, node: int) -> Any:
 
 def _picture(request: Request, image: Any) -> Response:
     if image is None:
-        return reply(request, {"error": "no image was kept"}, 404)
+        return reply(request, {"error": "there is no image"}, 404)
     return Response(png.encode(image), 200, media_type="image/png")
 
 
@@ -295,7 +294,7 @@ def _or_404(request: Request, content: Any, text: str) -> Any:
 
 
 def _page(request: Request) -> Response:
-    """One of the three files of the page. Names are fixed here, and never come from a request."""
+    """Answer with one of the three files of the page. Names are fixed here, and never come from a request."""
     name, media = PAGES[request.url.path]
     try:
         body = (STATIC / name).read_bytes()
@@ -312,9 +311,9 @@ def _status(error: SGMError) -> int:
 
 async def _unknown(request: Request, error: Exception) -> Response:
     status = int(getattr(error, "status_code", 404))
-    text = "there is nothing at this address" if status == 404 else "this address is not asked like that"
+    text = "there is nothing at this address" if status == 404 else "this address does not support the method"
     return reply(request, {"error": text}, status)
 
 
 async def _mistake(request: Request, error: Exception) -> Response:
-    return reply(request, {"error": f"a mistake in the inspector, please report it: {type(error).__name__}"}, 500)
+    return reply(request, {"error": f"an error in the inspector, please report it: {type(error).__name__}"}, 500)

@@ -1,21 +1,23 @@
-"""Why not the shorter way: what makes the plan longer than the shortest way by weight, cause by cause.
+"""Why a plan is longer than the shortest path by weight, split into causes.
 
-Two ways are compared. The *shortest* has the least weight over all edges of the filter, removed ones included, as if
-every edge worked at once. The *chosen* one is the plan: least price over the edges that stand. The difference is how
-much longer the plan is: the weight of the chosen way minus that of the shortest, steps, never negative.
+Two paths are compared. The *shortest* has the least weight over all edges that pass the k-nearest filter, including
+removed ones, as if every edge worked at the first try. The *chosen* path is the plan, which has the least cost over the
+edges in use. The difference is the weight of the chosen path minus that of the shortest, in steps; it is never
+negative.
 
-Causes add up to it exactly, and none is negative:
+The causes add up to the difference exactly, and none is negative:
 
-1. Removed edges. While the shortest way has one, take it away and find the shortest way again: the steps by which that
-   is longer are due to this edge. After three of them all others are taken away together. What is left is the shortest
-   way that can be gone.
-2. Prices. If the plan is not that way, then because the plan is cheaper. What is charged above weights is added up over
-   the edges that only the one or only the other way has, by what speaks against an edge: the guard keeps it, it failed,
-   it was never tried, or it always worked but not often. The steps by which the plan is longer are shared among these
-   kinds in proportion to what each adds to the shorter way more than to the plan. A kind is named by its dearest edge.
+1. Removed edges. As long as the shortest path contains a removed edge, that edge is excluded and the shortest path is
+   computed again; the additional steps are attributed to that edge. After three such edges, all other removed edges are
+   excluded together. The result is the shortest path over edges in use.
+2. Costs. If the plan differs from that path, the plan has a lower cost. The extra cost of edges beyond their weight is
+   added up over the edges that only one of the two paths has, by kind: edges that the guard keeps, that failed, that
+   were never tried, or that always worked but were tried rarely. The remaining steps are divided among these kinds in
+   proportion to how much more each kind adds to the shorter path than to the plan. Each kind is represented by its most
+   expensive edge.
 
-Where both ways cost the same, that is the cause ("weight"). Weights of ways and shares are rounded to 2⁻²⁰ steps, so
-that sums are exact in floating point.
+If both paths have the same cost, that is the cause ("weight"). Weights of paths and shares are rounded to 2⁻²⁰ steps,
+so that sums are exact in floating point.
 """
 
 from __future__ import annotations
@@ -34,16 +36,16 @@ from .view import View, finite
 
 Floats = NDArray[np.float64]
 KINDS = ("removed", "guarded", "failed", "untried", "tried")
-ONE_BY_ONE = 3  # removed edges that count by themselves
+ONE_BY_ONE = 3  # removed edges that are excluded one by one
 _GRID = 2.0**20
-_NEARLY = 1e-6  # steps that are no difference between prices
+_NEARLY = 1e-6  # costs that differ by less are equal, steps
 
 
 class Ways:
-    """Shortest ways over the edges of the filter, at prices that change."""
+    """Shortest paths over the edges that pass the k-nearest filter, with changing costs."""
 
     def __init__(self, view: View) -> None:
-        """Begin with every edge at its weight."""
+        """Start with the weight of every edge as its cost."""
         self.edges = np.flatnonzero(view.table.kept)
         self.source, self.target = view.table.source[self.edges], view.table.target[self.edges]
         self.weight = view.table.weight[self.edges]
@@ -55,7 +57,7 @@ class Ways:
         self._nodes = len(view)
 
     def best(self, start: int, goal: int) -> list[int] | None:
-        """The nodes of the cheapest way now; None if there is none."""
+        """Nodes of the path with the least current cost; None if there is no path."""
         matrix = csr_array((self.cost, self.target, self._start), shape=(self._nodes, self._nodes))
         steps, before = dijkstra(matrix, indices=start, return_predecessors=True)
         if not math.isfinite(steps[goal]):
@@ -66,27 +68,27 @@ class Ways:
         return nodes[::-1]
 
     def along(self, nodes: list[int]) -> NDArray[np.int64]:
-        """The places of a way's edges."""
+        """Indices of the edges of a path."""
         ends = np.asarray(nodes, np.int64)
         return np.searchsorted(self._keys, ends[:-1] * self._nodes + ends[1:])
 
     def length(self, nodes: list[int]) -> float:
-        """The weight of a way, steps."""
+        """Weight of a path, steps."""
         return rounded(self.weight[self.along(nodes)])
 
     def removed_on(self, nodes: list[int]) -> NDArray[np.int64]:
-        """The removed edges of a way that are not taken away yet."""
+        """Removed edges of a path that are not excluded yet."""
         edges = self.along(nodes)
         return edges[np.isinf(self.price[edges]) & np.isfinite(self.cost[edges])]
 
 
 def rounded(weights: Floats) -> float:
-    """A sum of weights, to 2⁻²⁰ steps."""
+    """Sum of weights, rounded to 2⁻²⁰ steps."""
     return round(math.fsum(weights.tolist()) * _GRID) / _GRID
 
 
 def _kinds(view: View) -> NDArray[np.int64]:
-    """(E,) what speaks against each edge: its place in KINDS; −1: nothing, its price is its weight."""
+    """(E,) index in KINDS of the reason why an edge costs more than its weight; −1: it does not."""
     table = view.table
     tried = table.successes + table.failures > 0
     kind = np.where(
@@ -99,18 +101,18 @@ def _kinds(view: View) -> NDArray[np.int64]:
 
 
 def why(view: View, start: int, goal: int) -> dict[str, Any]:
-    """The plan beside the shortest way, and what the difference is due to."""
+    """Compare the plan with the shortest path, and explain the difference."""
     view.node(start), view.node(goal)
     ways = Ways(view)
     shortest = ways.best(start, goal)
     if shortest is None:
-        text = f"No way leads from node {start} to node {goal}, not even through edges that were removed."
+        text = f"There is no path from node {start} to node {goal}, not even over removed edges."
         return _answer(view, ways, None, None, [], None, text)
     try:
         chosen = view.memory.plan_nodes(start, goal).nodes.tolist()
     except NoPath:
         causes = [_cause(view, ways, int(edge), "removed", None, 0) for edge in ways.removed_on(shortest)]
-        text = f"No plan leads from node {start} to node {goal}: the shortest way needs edges that were removed."
+        text = f"There is no plan from node {start} to node {goal}: the shortest path needs edges that were removed."
         return _answer(view, ways, None, shortest, causes, None, text)
     difference = ways.length(chosen) - ways.length(shortest)
     causes = _causes(view, ways, shortest, chosen)
@@ -118,7 +120,7 @@ def why(view: View, start: int, goal: int) -> dict[str, Any]:
 
 
 def _causes(view: View, ways: Ways, shortest: list[int], chosen: list[int]) -> list[dict[str, Any]]:
-    """What leads from the shortest way to the chosen one."""
+    """Causes of the difference between the shortest path and the chosen one."""
     if shortest == chosen:
         return []
     causes, way = _removals(view, ways, shortest)
@@ -126,7 +128,7 @@ def _causes(view: View, ways: Ways, shortest: list[int], chosen: list[int]) -> l
 
 
 def _removals(view: View, ways: Ways, way: list[int]) -> tuple[list[dict[str, Any]], list[int]]:
-    """A cause for each removed edge that made the way longer, and the shortest way without removed edges."""
+    """A cause for each removed edge that makes the path longer, and the shortest path without removed edges."""
     causes: list[dict[str, Any]] = []
     while len(gone := ways.removed_on(way)):
         others = 0
@@ -137,14 +139,14 @@ def _removals(view: View, ways: Ways, way: list[int]) -> tuple[list[dict[str, An
             others = int(np.count_nonzero(left)) - 1
             ways.cost[left] = np.inf
         after = ways.best(way[0], way[-1])
-        assert after is not None  # the plan has no removed edge
+        assert after is not None  # there is a plan, and it has no removed edge
         causes.append(_cause(view, ways, int(gone[0]), "removed", ways.length(after) - ways.length(way), others))
         way = after
     return causes, way
 
 
 def _charges(view: View, ways: Ways, way: list[int], chosen: list[int]) -> list[dict[str, Any]]:
-    """A cause for each kind of charge that makes a shorter way dearer than the chosen one."""
+    """A cause for each kind of extra cost that makes a shorter path more expensive than the chosen one."""
     longer = ways.length(chosen) - ways.length(way)
     own, other = set(ways.along(way).tolist()), set(ways.along(chosen).tolist())
     against, spared = np.array(sorted(own - other), np.int64), np.array(sorted(other - own), np.int64)
@@ -165,7 +167,7 @@ def _charges(view: View, ways: Ways, way: list[int], chosen: list[int]) -> list[
 
 
 def _shared(steps: float, parts: dict[int, float]) -> dict[int, float]:
-    """Steps shared in proportion to parts, rounded so that they add up; the largest takes what rounding leaves."""
+    """Divide steps in proportion to parts, rounded; the largest part gets the rest, so that the sum is exact."""
     total, largest = sum(parts.values()), max(parts, key=lambda kind: parts[kind])
     shares = {kind: math.floor(steps * part / total * _GRID) / _GRID for kind, part in parts.items()}
     shares[largest] = steps - sum(share for kind, share in shares.items() if kind != largest)
@@ -181,18 +183,20 @@ def _because(edge: dict[str, Any], kind: str, steps: float | None, others: int) 
     name = f"{edge['source']}→{edge['target']}"
     tries = edge["successes"] + edge["failures"]
     price = (
-        "" if edge["price"] is None else f", so it counts as {edge['price']:.1f} steps instead of {edge['weight']:.1f}"
+        "" if edge["price"] is None else f", so its cost is {edge['price']:.1f} steps instead of {edge['weight']:.1f}"
     )
     reason = {
         "removed": f"edge {name} was removed",
-        "guarded": f"edge {name} failed {edge['failures']} of {tries} tries and only the guard keeps it{price}",
-        "failed": f"edge {name} failed {edge['failures']} of {tries} tries{price}",
+        "guarded": f"edge {name} failed in {edge['failures']} of {tries} tries and only the guard keeps it{price}",
+        "failed": f"edge {name} failed in {edge['failures']} of {tries} tries{price}",
         "untried": f"edge {name} was never tried{price}",
-        "tried": f"edge {name} was reached in all of {tries} tries, which is not yet certain{price}",
-        "weight": f"two ways cost the same, and the planner takes the one over {name}",
+        "tried": f"edge {name} worked in all {tries} tries, which is not yet certain{price}",
+        "weight": f"two paths have the same cost, and the planner chooses the one over {name}",
     }[kind]
     if others:
-        reason += f" (and {others:,} more {kind} edges)" if kind == "removed" else f" (and {others:,} more on this way)"
+        reason += (
+            f" (and {others:,} more {kind} edges)" if kind == "removed" else f" (and {others:,} more on this path)"
+        )
     if steps is None:
         return f"{reason[:1].upper()}{reason[1:]}."
     return f"{reason[:1].upper()}{reason[1:]}: {steps:+.1f} steps."
@@ -233,11 +237,11 @@ def _answer(
 
 def _text(view: View, ways: Ways, chosen: list[int], shortest: list[int], difference: float) -> str:
     if chosen == shortest:
-        return f"The plan is the shortest way: {ways.length(chosen):.1f} steps."
+        return f"The plan is the shortest path: {ways.length(chosen):.1f} steps."
     price = float(view.price[view.along(shortest)].sum())
     paid = float(view.price[view.along(chosen)].sum())
-    other = "cannot be taken, because edges on it were removed" if math.isinf(price) else f"is priced at {price:.1f}"
+    other = "cannot be taken, because edges on it were removed" if math.isinf(price) else f"costs {price:.1f}"
     return (
-        f"The plan takes {ways.length(chosen):.1f} steps if every edge works at once, {difference:.1f} more than the "
-        f"shortest way, and is priced at {paid:.1f}. The shortest way {other}."
+        f"The plan takes {ways.length(chosen):.1f} steps if every edge works at the first try, {difference:.1f} more "
+        f"than the shortest path, and costs {paid:.1f}. The shortest path {other}."
     )

@@ -162,7 +162,7 @@ def test_an_edge_says_by_which_rule_it_was_removed_and_when():
     assert answers.edge(view, a, b)["rule"] == "Removed by hand, event 4."
     memory.restore(u, v)
     told = answers.edge(View(memory), u, v)
-    assert told["removed_event"] is None and told["rule"] == "Stands: 1 of 2 tries reached its target."
+    assert told["removed_event"] is None and told["rule"] == "In use: 1 of 2 tries reached its target."
 
 
 def test_a_removal_by_hand_right_after_a_failed_try_is_told_from_one_by_the_policy():
@@ -174,7 +174,7 @@ def test_a_removal_by_hand_right_after_a_failed_try_is_told_from_one_by_the_poli
 
 
 @pytest.mark.parametrize(
-    ("policy", "word"), [("second-failure", "twice"), (sgm.Belief(threshold=0.3), "fell under 0.3")]
+    ("policy", "word"), [("second-failure", "twice"), (sgm.Belief(threshold=0.3), "fell below 0.3")]
 )
 def test_every_policy_gives_its_reason(policy, word):
     memory = plane(policy=policy)
@@ -191,7 +191,8 @@ def test_a_removal_under_another_policy_is_not_put_down_to_that_of_now(policy, t
     memory.record(u, v, False)
     memory.save(tmp_path / "m.sgm")
     opened = sgm.SparseGraphicalMemory.load(tmp_path / "m.sgm", Straight(), policy=policy)
-    assert f"the policy of then gave it up; that of now is {policy}" in answers.edge(View(opened), u, v)["rule"]
+    told = answers.edge(View(opened), u, v)["rule"]
+    assert f"an earlier policy rejected the edge; the current policy is {policy}" in told
 
 
 def test_guarded_and_filtered_edges_say_so():
@@ -255,7 +256,7 @@ def test_components_are_listed_by_size_with_the_removed_edges_that_joined_them()
     line = np.abs(np.subtract.outer(np.arange(9.0), np.arange(9.0))).astype(np.float32)
     memory = sgm.SparseGraphicalMemory(sgm.TableDistance(line), criterion="none", max_dist=1.5, k=None)
     memory.extend(np.arange(9))
-    assert components(View(memory))["text"].startswith("From every one of the 9 nodes")
+    assert components(View(memory))["text"].startswith("The graph is strongly connected: each of the 9 nodes")
     memory.remove(5, 6)
     memory.remove(0, 1)
     told = components(View(memory))

@@ -57,7 +57,7 @@ def test_with_write_an_edge_is_removed_and_restored_after_a_question(browser, tm
         page.open(f"screen=edge&edge={u}-{v}")
         page.tab.click("text=Remove edge")
         page.tab.click("#confirm >> text=Cancel")
-        assert "stands" in page.fact("state")
+        assert "in use" in page.fact("state")
         page.tab.click("text=Remove edge")
         page.tab.click("#confirm button.danger")
         page.tab.wait_for_selector("text=Restore edge")

@@ -201,7 +201,7 @@ def test_a_computed_layout_is_labelled_as_such(browser, tmp_path):
     with inspected(browser, tmp_path / "bare.sgm") as page:
         page.open()
         assert page.tab.is_visible("#layout")
-        assert page.text("#layout") == "Layout computed from plans, not positions"
+        assert page.text("#layout") == "Layout computed from path lengths, not from positions"
         page.open("screen=node&node=3")
         assert page.text(".tile") == "no image"
         assert not page.faults

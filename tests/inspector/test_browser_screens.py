@@ -147,12 +147,12 @@ def test_an_edge_shows_both_images_weight_price_tries_and_belief_with_its_interv
     assert figures.count() == 2
     assert figures.locator("img, .tile").count() == 2
     assert number(page.fact("weight")) == pytest.approx(facts["weight"], abs=0.006)
-    assert number(page.fact("price")) == pytest.approx(facts["price"], abs=0.006)
+    assert number(page.fact("cost")) == pytest.approx(facts["price"], abs=0.006)
     assert number(page.fact("tries")) == facts["successes"] + facts["failures"]
     assert number(page.fact("successes")) == facts["successes"]
     shown = [int(text) for text in re.findall(r"(\d+) %", page.fact("belief"))]
     assert shown == pytest.approx([100 * facts["belief"][name] for name in ("mean", "low", "high")], abs=0.51)
-    assert "stands" in page.fact("state")
+    assert "in use" in page.fact("state")
     assert len(page.shapes("path", "chosen")) == 1
 
 
@@ -168,7 +168,7 @@ def test_a_removed_edge_says_when_and_by_which_rule(world):
     assert "removed" in page.fact("state")
     assert f"event {facts['removed_event']['sequence']:,}" in page.text()
     assert page.fact("rule") == facts["rule"]
-    assert page.fact("price").startswith("∞")
+    assert page.fact("cost").startswith("∞")
     assert page.shapes("path", "chosen")[0]["dash"]
     assert [row[1] for row in page.rows("History")] == [event["kind"] for event in facts["events"]]
 
@@ -198,7 +198,7 @@ def test_a_deep_link_shows_the_plan_with_an_image_a_price_and_evidence_for_each_
     items = page.tab.locator("#panel .strip li")
     assert items.count() == len(plan.nodes) > 2
     assert items.locator("img, .tile").count() == len(plan.nodes)
-    legs = page.rows("Legs")
+    legs = page.rows("Edges in order")
     assert len(legs) == len(plan.nodes) - 1
     assert sum(number(leg[1]) for leg in legs) == pytest.approx(plan.cost, abs=0.006 * len(legs))
     assert all("reached" in leg[3] or "not tried" in leg[3] for leg in legs)
@@ -245,13 +245,13 @@ def test_why_shows_both_ways_on_both_scales_and_causes_that_add_up(world):
     page.go(f"screen=why&from={ends[0]}&to={ends[1]}")
     why = asked(page, f"/api/why?from={ends[0]}&to={ends[1]}")
     assert page.text("#because") == why["text"]
-    (_, chosen_weight, chosen_price, _), (_, shortest_weight, shortest_price, _) = page.rows("Both ways")
+    (_, chosen_weight, chosen_price, _), (_, shortest_weight, shortest_price, _) = page.rows("Weight and cost of both")
     assert number(chosen_weight) == pytest.approx(why["chosen"]["weight"], abs=0.006)
     assert number(chosen_price) == pytest.approx(why["chosen"]["price"], abs=0.006)
     assert number(shortest_weight) == pytest.approx(why["shortest"]["weight"], abs=0.006)
     assert shortest_price == "∞" if why["shortest"]["price"] is None else number(shortest_price)
     if why["same"]:
-        assert "The same way" in page.text()
+        assert "The same path" in page.text()
         return
     *causes, total = page.rows("Steps each cause adds")
     assert len(causes) == len(why["causes"])
@@ -334,7 +334,7 @@ def test_an_episode_is_followed_step_by_step(world):
     assert page.text("#step").startswith(f"Step {facts['steps'][last]['t']:,}")
     position = facts["steps"][last]["position"]
     if position:
-        assert number(page.fact("it was at")) == pytest.approx(position[0], abs=0.006)
+        assert number(page.fact("position")) == pytest.approx(position[0], abs=0.006)
     assert len(page.shapes("mark", "chosen")) == 1
     assert (page.fact("gave up") != "no") == (facts["gave_up"] is not None)
     assert bool(page.shapes("mark", "failed")) == (facts["gave_up"] is not None)

@@ -140,10 +140,10 @@ def test_a_damaged_file_is_told_and_what_was_there_is_still_shown(path, capfd, c
         stream = Stream(server.url)
         path.write_bytes(content)
         text = stream.until("damaged")["text"]
-        assert "m.sgm" in text and "as it was before" in text and "\n" not in text
+        assert "m.sgm" in text and "shows the last state" in text and "\n" not in text
         assert ask(server.url).json()["nodes"] == 60
         stream.close()
-    assert len([line for line in capfd.readouterr().err.splitlines() if "as it was before" in line]) == 1
+    assert len([line for line in capfd.readouterr().err.splitlines() if "shows the last state" in line]) == 1
 
 
 def test_damage_in_the_middle_of_a_file_is_found(path):

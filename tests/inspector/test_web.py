@@ -221,7 +221,7 @@ def test_notebooks_may_show_a_page_that_only_reads_in_a_frame(tmp_path):
         assert answer.status in (200, 503) and "x-frame-options" not in answer.headers
         assert "frame-ancestors http://localhost:*" in answer.headers["content-security-policy"]
         assert ask(embedded.url, Sec_Fetch_Site="same-site").status == 403
-    with pytest.raises(sgm.InputError, match="only reads"):
+    with pytest.raises(sgm.InputError, match="read-only"):
         sgm.inspector.serve(path, embed=True, write=True)
 
 

@@ -287,7 +287,7 @@ def test_what_tells_no_steps_is_refused(data):
         sgm.controllers.from_sb3(plain)
     acting = baselines.PPO("MultiInputPolicy", Corridor(), device="cpu")
     assert sgm.controllers.from_sb3(acting, achieved=[1])(data.observations, data.goals).shape == (len(data), 1)
-    with pytest.raises(sgm.InputError, match="no critic that tells steps: expected one of SAC"):
+    with pytest.raises(sgm.InputError, match="no critic whose values are steps: expected one of SAC"):
         sgm.distances.from_sb3(acting, achieved=[1])
     distance = sgm.distances.from_sb3(make("SAC"), achieved=[1])
     with pytest.raises(sgm.InputError, match=r"observations are float32 of shape \(3, 7\): expected numbers \(n, 2\)"):

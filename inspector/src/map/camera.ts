@@ -10,7 +10,7 @@ export interface Box {
 export class Camera {
   x = 0;
   y = 0;
-  scale = 1; // pixels a unit
+  scale = 1; // pixels per unit
   width = 1;
   height = 1;
   private widest = 1;
@@ -55,7 +55,7 @@ export class Camera {
   }
 }
 
-/** The smallest box around the points that have a place; a unit box if there are none. */
+/** The smallest box around the points with finite coordinates; a unit box if there are none. */
 export function bounds(points: ArrayLike<number>, chosen?: Iterable<number>): Box {
   const box = { x0: Infinity, y0: Infinity, x1: -Infinity, y1: -Infinity };
   const take = (i: number) => {

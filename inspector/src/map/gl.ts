@@ -4,7 +4,7 @@ import type { Palette, Rgb } from "./palette";
 import { HEAD_FROM, nodeZoom, type Renderer, type Scene, typicalLength, visibleEdges } from "./renderer";
 import { FLOOR, LINES, NODES, SHAFTS } from "./shaders";
 
-const ROW = 1024; // texels a row
+const ROW = 1024; // texels per row
 export const WALL = 2; // pixels
 const CORNERS = [[0, -1], [0, 1], [1, -1], [1, -1], [0, 1], [1, 1]]; // of a wall: along, aside
 const SOFTWARE = /llvmpipe|swiftshader|softpipe|software|basic render/i;
@@ -54,7 +54,7 @@ export class GlRenderer implements Renderer {
   private visible = new Uint32Array(0);
   private order = new Uint32Array(0);
   private length = 1;
-  /** Up to so many edges are drawn with shafts and heads; beyond, as lines. */
+  /** Largest number of edges drawn with shafts and heads; more are drawn as lines. */
   private readonly detailed: number;
 
   constructor(private readonly gl: WebGL2RenderingContext) {
@@ -128,7 +128,7 @@ export class GlRenderer implements Renderer {
     }
   }
 
-  /** Puts four numbers an edge into texture `unit`, in rows of `ROW`. */
+  /** Puts four numbers per edge into texture `unit`, in rows of `ROW`. */
   private texture(unit: number, values: Float32Array | Uint8Array): void {
     const { gl } = this;
     const rows = Math.max(1, Math.ceil(values.length / 4 / ROW));
@@ -205,7 +205,7 @@ function unit([r, g, b]: Rgb): [number, number, number] {
   return [r / 255, g / 255, b / 255];
 }
 
-/** Six vertices a line: its ends and the vertex's corner. */
+/** Six vertices per line: its ends and the vertex's corner. */
 function walls(lines: Float32Array): Float32Array {
   const out = new Float32Array((lines.length / 4) * CORNERS.length * 6);
   let k = 0;

@@ -1,4 +1,4 @@
-// What each node and edge looks like: colour, and always a shape, width or dash beside it.
+// The look of each node and edge: a colour, and always also a shape, width or dash.
 import type { ColourMode } from "../place";
 import { ABSENT, type Graph, GUARDED, NOT_THERE, REMOVED } from "../types";
 import { along, type Palette, type Rgb } from "./palette";
@@ -65,7 +65,7 @@ export function blank(graph: Graph): Paint {
   };
 }
 
-/** Four bytes as the number that a Uint32Array over them holds. */
+/** Four bytes as one number of a Uint32Array. */
 function pack(a: number, b: number, c = 0, d = 0): number {
   return (a | (b << 8) | (c << 16) | (d << 24)) >>> 0;
 }
@@ -73,7 +73,7 @@ function pack(a: number, b: number, c = 0, d = 0): number {
 const ink = ([r, g, b]: Rgb, alpha: number) => pack(r, g, b, Math.round(alpha * 255));
 const words = (bytes: Uint8Array) => new Uint32Array(bytes.buffer);
 
-/** 0 to 1 for each value; on a logarithmic scale for visits, whose few large values would hide the rest. */
+/** Scales each value to 0 to 1; logarithmically for visits, whose few large values would hide the rest. */
 export function relative(values: Uint32Array, logarithmic: boolean): (i: number) => number {
   const { low, high } = range(values);
   const f = logarithmic ? Math.log1p : (x: number) => x;
@@ -93,7 +93,7 @@ export function range(values: Uint32Array): { low: number; high: number } {
 }
 
 const RADIUS: Record<ColourMode, number> = { component: 3.25, evidence: 2.25, age: 3.25, visits: 2.25 };
-const GROWTH = 4; // pixels that the most visited node's radius is larger
+const GROWTH = 4; // pixels by which the radius of the most visited node is larger
 
 /** The shape of a component's nodes: the largest has circles, the others take turns. */
 export function componentShape(part: number): number {
@@ -117,7 +117,7 @@ function paintNodes(graph: Graph, mode: ColourMode, palette: Palette, paint: Pai
   }
 }
 
-/** The strokes edges may have, and which of them an edge that stands has. */
+/** The possible strokes of edges, and a function that chooses the stroke of an edge in use. */
 function choices(graph: Graph, mode: ColourMode, palette: Palette): { looks: Stroke[]; choose: (i: number) => number } {
   if (mode === "evidence") {
     return { looks: strokes(palette), choose: (i) => evidence(graph.successes[i]!, graph.failures[i]!) };
@@ -150,7 +150,7 @@ function paintEdges(graph: Graph, mode: ColourMode, palette: Palette, removed: b
   }
 }
 
-/** Fills `paint` for one way of colouring; `removed` says whether removed edges are drawn. */
+/** Fills `paint` for one colouring; `removed`: whether removed edges are drawn. */
 export function repaint(graph: Graph, mode: ColourMode, palette: Palette, removed: boolean, paint: Paint): void {
   paintNodes(graph, mode, palette, paint);
   paintEdges(graph, mode, palette, removed, paint);

@@ -9,7 +9,7 @@ export interface Palette {
   floor: Rgb;
   edge: Rgb;
   plan: Rgb;
-  other: Rgb; // the shortest way, beside the plan
+  other: Rgb; // the shortest path, next to the plan
   chosen: Rgb;
   reached: Rgb;
   mixed: Rgb;
@@ -17,7 +17,7 @@ export interface Palette {
   guarded: Rgb;
   removed: Rgb;
   components: Rgb[];
-  ramp: Rgb[]; // from little to much; lightness changes all the way
+  ramp: Rgb[]; // from small to large values; lightness changes monotonically
 }
 
 function rgb(hex: string): Rgb {

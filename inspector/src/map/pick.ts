@@ -1,4 +1,4 @@
-// Which node or edge is under the pointer, and which node lies in a direction.
+// Finds the node or edge under the pointer, and the next node in a direction.
 import type { Graph } from "../types";
 import type { Camera } from "./camera";
 import type { Paint } from "./paint";
@@ -16,7 +16,7 @@ export function nodeAt(graph: Graph, paint: Paint, camera: Camera, px: number, p
   return best;
 }
 
-/** The nearest drawn edge within `reach` pixels; of two that run both ways, the one whose target is nearer. */
+/** The nearest drawn edge within `reach` pixels; of two opposite edges, the one whose target is nearer. */
 export function edgeAt(graph: Graph, paint: Paint, camera: Camera, px: number, py: number, reach = 6): number {
   const [x, y] = camera.toWorld(px, py);
   const { position, source, target } = graph;

@@ -47,7 +47,7 @@ export class PlainRenderer implements Renderer {
     pen.stroke();
   }
 
-  /** Edges of one look are one path. */
+  /** Draws all edges with the same look as one path. */
   private drawEdges(camera: Camera): void {
     const count = visibleEdges(this.scene, camera, this.visible);
     const { edges, strokes } = this.scene.paint;

@@ -9,8 +9,8 @@ export interface Hands {
   selected(): number | null;
 }
 
-const CLICK = 5; // pixels a click may move
-const STEP = 80; // pixels of an arrow key
+const CLICK = 5; // largest movement of a click, pixels
+const STEP = 80; // pixels that an arrow key pans
 
 export function listen(surface: HTMLElement, view: MapView, hands: Hands): void {
   const down = new Map<number, [number, number]>();

@@ -1,4 +1,4 @@
-// What a renderer does; there is one for WebGL2 and one for Canvas 2D.
+// The interface of a renderer; there is one for WebGL2 and one for Canvas 2D.
 import type { Graph } from "../types";
 import type { Camera } from "./camera";
 import type { Paint } from "./paint";
@@ -12,16 +12,16 @@ export interface Scene {
 
 export interface Renderer {
   readonly kind: "webgl2" | "canvas2d";
-  /** Takes positions and edges; called when the graph changes. */
+  /** Sets positions and edges; called when the graph changes. */
   load(scene: Scene): void;
-  /** Takes colours and strokes; called when they change. */
+  /** Sets colours and strokes; called when they change. */
   recolour(scene: Scene): void;
   draw(camera: Camera, palette: Palette, ratio: number): void;
   /** Returns when everything drawn so far is on the canvas. */
   finish(): void;
 }
 
-/** Edges that may cross the canvas, by the boxes around them. Returns how many were written to `out`. */
+/** Writes the edges whose bounding boxes cross the canvas to `out`, and returns their number. */
 export function visibleEdges(scene: Scene, camera: Camera, out: Uint32Array): number {
   const { position, source, target } = scene.graph;
   const { edges } = scene.paint;
@@ -42,7 +42,7 @@ export function visibleEdges(scene: Scene, camera: Camera, out: Uint32Array): nu
   return count;
 }
 
-/** The median length of an edge, in units of positions; without edges, how far apart nodes would be on a grid. */
+/** The median length of an edge, in units of positions; without edges, the spacing of nodes on a grid. */
 export function typicalLength({ position, source, target }: Graph): number {
   const lengths: number[] = [];
   const stride = Math.max(1, Math.floor(source.length / 2000));
@@ -65,10 +65,10 @@ function spacing(position: Float32Array): number {
   return across > 0 ? across / Math.sqrt(position.length / 2) : 1;
 }
 
-/** By how much nodes are larger than their radius at this zoom, so that they neither drown nor vanish. */
+/** The factor by which nodes are scaled at this zoom, so that they neither cover the edges nor vanish. */
 export function nodeZoom(camera: Camera, length: number): number {
   return Math.min(Math.max(Math.sqrt((camera.scale * length) / 18), 0.42), 2.6);
 }
 
-/** From this length on the canvas, edges have arrow heads. */
+/** Length on the canvas from which edges have arrow heads, pixels. */
 export const HEAD_FROM = 14;

@@ -4,7 +4,7 @@
 const COMMON = `#version 300 es
 precision highp float;
 precision highp int;
-uniform vec4 view;   // centre x, y; pixels a unit; device pixels a pixel
+uniform vec4 view;   // centre x, y; pixels per unit; device pixels per pixel
 uniform vec2 size;   // canvas in CSS pixels
 vec2 pixels(vec2 p) { return (p - view.xy) * view.z; }
 vec4 clip(vec2 q) { return vec4(q * 2.0 / size, 0.0, 1.0); }
@@ -17,7 +17,7 @@ uniform highp sampler2D strokes;
 ivec2 cell(int i) { return ivec2(i & 1023, i >> 10); }
 `;
 
-/** Two vertices an edge, drawn as lines that fade towards the target: the cheap way, for many edges. */
+/** Two vertices per edge, drawn as lines that fade towards the target: fast, for many edges. */
 export const LINES = [
   `${COMMON}${FETCH}
 out vec4 colour;
@@ -46,7 +46,7 @@ void main() {
 }`,
 ] as const;
 
-/** Four vertices an edge: a shaft with soft borders, or, with head = 1, the arrow head at its target. */
+/** Four vertices per edge: a shaft with soft borders, or, with head = 1, the arrow head at its target. */
 export const SHAFTS = [
   `${COMMON}${FETCH}
 uniform float head;

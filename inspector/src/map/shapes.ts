@@ -1,4 +1,4 @@
-// What lies above the graph: plan, selection, labels. One list of shapes is drawn on the canvas and written as SVG.
+// Shapes above the graph: plan, selection, labels. The same list is drawn on the canvas and written as SVG.
 import type { Camera } from "./camera";
 import { css, type Palette, type Rgb } from "./palette";
 
@@ -62,7 +62,7 @@ function drawPath(path: Path, camera: Camera, palette: Palette, pen: Pen): void 
   }
 }
 
-/** The arrow head in the middle of a leg, where it hides no node; nothing on very short legs. */
+/** The arrow head in the middle of an edge, where it hides no node; none on very short edges. */
 function arrow(a: Point, b: Point, width: number): Point[] | null {
   const length = Math.hypot(b[0] - a[0], b[1] - a[1]);
   const size = Math.min(5 + 1.6 * width, length * 0.6);
@@ -93,9 +93,9 @@ function drawMark(mark: Mark, camera: Camera, palette: Palette, pen: Pen): void 
   if (mark.label) pen.text([x, mark.below ? y + r + 16 : y - r - 7], mark.label, css(palette.ink), paper);
 }
 
-const ROOM = 26; // pixels around a label in which there is no other
+const ROOM = 26; // pixels around a label without another one
 
-/** Draws labels where there is room, after what has labels of its own. */
+/** Draws labels where there is space, after the marks with labels. */
 function drawLabels(shapes: Shape[], camera: Camera, palette: Palette, pen: Pen): void {
   const taken = shapes.flatMap((shape) => (shape.kind === "mark" && shape.label ? [camera.toScreen(...shape.at)] : []));
   for (const shape of shapes) {
@@ -171,7 +171,7 @@ class CanvasPen implements Pen {
   }
 }
 
-/** Draws shapes above what is on a canvas whose pixels are `ratio` a CSS pixel. */
+/** Draws shapes on a canvas with `ratio` pixels per CSS pixel. */
 export function drawShapes(on: CanvasRenderingContext2D, shapes: Shape[], camera: Camera, palette: Palette, ratio: number): void {
   on.setTransform(ratio, 0, 0, ratio, 0, 0);
   drawAll(shapes, camera, palette, new CanvasPen(on));

@@ -9,7 +9,7 @@ import { PlainRenderer } from "./plain";
 import { drawShapes, type Point, type Shape, writeSvg } from "./shapes";
 import { type Renderer, typicalLength } from "./renderer";
 
-/** Milliseconds and bytes, for tests and for the curious: see `window.sgmInspector`. */
+/** Milliseconds and bytes, for tests and measurements: see `window.sgmInspector`. */
 export interface Timings {
   renderer: string;
   software: boolean;
@@ -22,7 +22,7 @@ export interface Timings {
 const MOTION = matchMedia("(prefers-reduced-motion: reduce)");
 const NIGHT = matchMedia("(prefers-color-scheme: dark)");
 const SLIDE = 220; // ms
-const NEAREST = 4; // typical edges from the middle to the border, when the camera moves to something small
+const NEAREST = 4; // typical edges from the centre to the border, when the camera moves to something small
 
 export class MapView {
   readonly camera = new Camera();
@@ -59,7 +59,7 @@ export class MapView {
     const gl = plain ? null : this.canvas.getContext("webgl2", { antialias: false, depth: false, alpha: false });
     if (gl) {
       try {
-        this.canvas.addEventListener("webglcontextlost", () => this.fallBack("The graphics context was lost; the map goes on without WebGL."));
+        this.canvas.addEventListener("webglcontextlost", () => this.fallBack("The graphics context was lost; the map is now drawn without WebGL."));
         const renderer = new GlRenderer(gl);
         Object.assign(this.timings, { renderer: renderer.kind, software: renderer.software });
         return renderer;
@@ -80,7 +80,7 @@ export class MapView {
     this.onFault(text);
   }
 
-  /** A canvas that had a WebGL context gives no other. */
+  /** Replaces the canvas: one that had a WebGL context cannot have another. */
   private replaceCanvas(): void {
     const fresh = this.canvas.cloneNode() as HTMLCanvasElement;
     this.canvas.replaceWith(fresh);
@@ -221,7 +221,7 @@ export class MapView {
     this.request();
   }
 
-  /** Moves the camera so that these points are well inside; stays if they are and are far enough apart to be seen. */
+  /** Moves the camera so that these points are visible; it stays if they are and can be distinguished. */
   reveal(points: Point[]): void {
     const box = bounds(points.filter(([x, y]) => Number.isFinite(x) && Number.isFinite(y)).flat());
     const { x0, y0, x1, y1 } = this.camera.box(-30);
@@ -242,7 +242,7 @@ export class MapView {
     return Object.assign(new Camera(), this.camera);
   }
 
-  /** Moves to another camera: at once where motion is unwanted, else in a fifth of a second. */
+  /** Moves to another camera, at once if the reader prefers reduced motion, otherwise in a fifth of a second. */
   private slide(to: Camera): void {
     this.hold();
     if (MOTION.matches || document.hidden) {

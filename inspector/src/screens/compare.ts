@@ -1,4 +1,4 @@
-// Compare: what did cleanup change.
+// Compare: edges that differ between two memories.
 import type { App } from "../app";
 import { facts, h, table } from "../dom";
 import type { Shape } from "../map/shapes";
@@ -20,7 +20,7 @@ function shapes(app: App, found: Comparison): Shape[] {
 export async function compareScreen(app: App): Promise<Node[]> {
   const head = heading("Compare", "What did cleanup change?");
   if (!app.summary.compare) {
-    return [head, h("p", { class: "notice" }, "One memory is open. To compare it with another of the same stream, give both: sgm inspect FIRST SECOND")];
+    return [head, h("p", { class: "notice" }, "Only one memory is open. To compare it with another of the same stream, give both: sgm inspect FIRST SECOND")];
   }
   const found = await app.ask<Comparison>("/api/compare");
   const names = h("p", {}, h("strong", {}, shortPath(app.summary.name)), " → ", h("strong", {}, shortPath(app.summary.compare.name)));
@@ -33,10 +33,10 @@ export async function compareScreen(app: App): Promise<Node[]> {
     head,
     names,
     h("p", {}, found.text),
-    facts(Object.entries(found.counts).map(([name, count]) => [name, whole(count)])),
-    h("p", { class: "quiet" }, "On the map: added solid, removed dashed, re-priced dotted."),
+    facts(Object.entries(found.counts).map(([name, count]) => [name === "repriced" ? "changed cost" : name, whole(count)])),
+    h("p", { class: "quiet" }, "On the map: added edges are solid, removed ones dashed, ones with a changed cost dotted."),
     pairs("Added", found.added),
     pairs("Removed", found.removed),
-    table(`Re-priced: ${whole(found.repriced.length)} shown`, ["edge", "before", "after"], prices, [1, 2]),
+    table(`Changed cost: ${whole(found.repriced.length)} shown`, ["edge", "before", "after"], prices, [1, 2]),
   ];
 }

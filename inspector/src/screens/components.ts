@@ -1,4 +1,4 @@
-// Components: where is it cut.
+// Components: where the graph is disconnected.
 import type { App } from "../app";
 import { h, table } from "../dom";
 import type { Shape } from "../map/shapes";
@@ -39,11 +39,11 @@ export async function componentsScreen(app: App): Promise<Node[]> {
     edgeLink(app, edge.source, edge.target), `${from_component} → ${to_component}`, tries(edge),
   ]);
   return [
-    heading("Components", "Where is it cut?"),
+    heading("Components", "Where is the graph disconnected?"),
     h("p", {}, list.text),
     table("Strongly connected components, largest first", ["component", "nodes", "some of them"], rows, [1]),
     cut.length
-      ? table("Removed edges that joined components", ["edge", "components", "tries"], cut)
-      : h("p", { class: "quiet" }, "No removed edge joined two of these components."),
+      ? table("Removed edges that connected components", ["edge", "components", "tries"], cut)
+      : h("p", { class: "quiet" }, "No removed edge connected two of these components."),
   ];
 }

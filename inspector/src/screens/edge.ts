@@ -1,4 +1,4 @@
-// Edge: do I trust it.
+// Edge: the evidence for and against an edge.
 import { post } from "../api";
 import type { App } from "../app";
 import { confirmed } from "../confirm";
@@ -9,7 +9,7 @@ import { edgeName, number, plural, steps, tries, when, whole } from "../text";
 import { type EdgeFacts, REMOVED } from "../types";
 
 const none = () => [
-  heading("Edge", "Do I trust it?"),
+  heading("Edge", "Can I trust it?"),
   h("p", {}, "Click an edge on the map, or find it with ", h("kbd", {}, "/"), " and, for example, 12 → 40."),
 ];
 
@@ -18,7 +18,7 @@ function ending(edge: EdgeFacts): [string, Child][] {
   const event = edge.removed_event;
   const rows: [string, Child][] = [];
   if (edge.state === REMOVED) {
-    rows.push(["removed", event ? `event ${whole(event.sequence)}, ${when(event.time)}` : edge.removed_at === null ? "before the log begins" : `record ${whole(edge.removed_at)}`]);
+    rows.push(["removed", event ? `event ${whole(event.sequence)}, ${when(event.time)}` : edge.removed_at === null ? "before the first event in the log" : `record ${whole(edge.removed_at)}`]);
   }
   return [...rows, ["rule", edge.rule]];
 }
@@ -55,11 +55,11 @@ function suspicion(app: App, edge: EdgeFacts): (Node | null)[] {
 }
 
 function history(edge: EdgeFacts): HTMLElement {
-  if (!edge.events.length) return h("p", { class: "quiet" }, "No event of this edge is in the log.");
+  if (!edge.events.length) return h("p", { class: "quiet" }, "The log has no events of this edge.");
   const rows = edge.events.map((event) => [
     whole(event.sequence), event.kind, when(event.time), event.episode === null || event.episode < 0 ? "" : whole(event.episode),
   ]);
-  return table(`History: ${plural(rows.length, "event")}`, ["event", "what", "when", "episode"], rows, [0, 3]);
+  return table(`History: ${plural(rows.length, "event")}`, ["event", "kind", "time", "episode"], rows, [0, 3]);
 }
 
 export async function edgeScreen(app: App): Promise<Node[]> {
@@ -69,20 +69,20 @@ export async function edgeScreen(app: App): Promise<Node[]> {
   const edge = await app.ask<EdgeFacts>(`/api/edge/${u}/${v}`);
   app.reveal(u, v);
   return [
-    heading(`Edge ${edgeName(u, v)}`, "Do I trust it?"),
+    heading(`Edge ${edgeName(u, v)}`, "Can I trust it?"),
     bothEnds(app, u, v, edge.images),
     changes(app, edge),
     facts([
       ["state", stateTag(edge.state)],
       ...ending(edge),
       ["weight", steps(edge.weight)],
-      ["price", steps(edge.price)],
+      ["cost", steps(edge.price)],
       ["tries", whole(edge.successes + edge.failures)],
       ["successes", `${whole(edge.successes)} (${tries(edge)})`],
       ["belief", beliefBar(edge.belief)],
       ["failures in a row", whole(edge.streak)],
-      ["walked", edge.walked ? `in an episode${edge.walked_steps ? `, ${steps(edge.walked_steps)}` : ""}` : "no"],
-      ["way back", link(app, { edge: [v, u] }, edgeName(v, u))],
+      ["walked in an episode", edge.walked ? `yes${edge.walked_steps ? `, in ${steps(edge.walked_steps)}` : ""}` : "no"],
+      ["reverse edge", link(app, { edge: [v, u] }, edgeName(v, u))],
     ]),
     ...suspicion(app, edge),
     history(edge),

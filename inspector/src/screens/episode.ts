@@ -1,4 +1,4 @@
-// Episode: what happened, step by step.
+// Episode: an evaluation or cleanup episode, step by step.
 import type { App } from "../app";
 import { button, facts, h, table } from "../dom";
 import type { Point, Shape } from "../map/shapes";
@@ -10,7 +10,7 @@ const result = (success: boolean | null) => (success === null ? "—" : success 
 
 async function list(app: App): Promise<Node[]> {
   const { episodes } = await app.ask<{ episodes: EpisodeLine[]; text?: string }>("/api/episodes");
-  if (!episodes.length) return [h("p", { class: "notice" }, "No episode is kept beside this memory. Runs keep some of their evaluation and cleanup episodes.")];
+  if (!episodes.length) return [h("p", { class: "notice" }, "This memory has no stored episodes. Runs store some of their evaluation and cleanup episodes.")];
   const rows = episodes.map((one) => [
     link(app, { episode: String(one.id), step: 0 }, one.title), one.kind, result(one.success), whole(one.steps),
   ]);
@@ -68,17 +68,17 @@ class Walk {
     this.app.drawShapes();
   }
 
-  /** What it saw at this step, or the latest image before it; and the waypoint it looks for. */
+  /** The robot's image at this step, or the latest one before it; and the image of its waypoint. */
   private pictures(step: EpisodeStep): Node[] {
     const latest = this.episode.steps.slice(0, this.at + 1).reverse().find((one) => one.image);
-    const caption = !latest ? "what it saw" : latest.t === step.t ? "what it saw" : `what it saw at step ${latest.t}`;
+    const caption = !latest || latest.t === step.t ? "robot's image" : `robot's image at step ${latest.t}`;
     const wanted = step.waypoint !== null && step.waypoint >= 0 ? step.waypoint : null;
     return [
-      picture(latest?.image, "What the robot saw", caption),
+      picture(latest?.image, "Image of the robot's camera", caption),
       h("span", { class: "arrow", "aria-hidden": "true" }, "→"),
       wanted === null
         ? picture(this.episode.goal?.image, "The goal", "goal")
-        : picture(imageOf(this.app, wanted), `What node ${wanted} saw`, h("span", {}, "waypoint ", nodeLink(this.app, wanted))),
+        : picture(imageOf(this.app, wanted), `Image of node ${wanted}`, h("span", {}, "waypoint ", nodeLink(this.app, wanted))),
     ];
   }
 
@@ -88,9 +88,9 @@ class Walk {
     const [u, v] = end?.edge ?? [null, null];
     const last = v === null || v < 0 ? [] : u === null || u < 0 ? [", on the way to node ", nodeLink(this.app, v)] : [", on edge ", edgeLink(this.app, u, v)];
     return facts([
-      ["it was at", step.position ? step.position.map(number).join(", ") : "an unknown place"],
+      ["position", step.position ? step.position.map(number).join(", ") : "unknown"],
       ["last waypoint reached", node(step.node)],
-      ["on the way to", step.waypoint === null || step.waypoint < 0 ? "the goal" : nodeLink(this.app, step.waypoint)],
+      ["next waypoint", step.waypoint === null || step.waypoint < 0 ? "the goal" : nodeLink(this.app, step.waypoint)],
       ["what happened", step.event || "—"],
       ["gave up", end ? [`at step ${whole(end.t)}`, ...last] : "no"],
     ]);

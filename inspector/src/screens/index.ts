@@ -1,4 +1,4 @@
-// Every screen: a function that returns what stands in the panel.
+// Every screen: a function that returns the contents of the panel.
 import type { App } from "../app";
 import type { Screen } from "../place";
 import { compareScreen } from "./compare";

@@ -1,4 +1,4 @@
-// Map: where is what.
+// Map: an overview of the memory.
 import type { App } from "../app";
 import { facts, h } from "../dom";
 import { heading, link } from "../parts";
@@ -13,23 +13,23 @@ const settingsList = (given: Record<string, unknown>) =>
 export async function mapScreen(app: App): Promise<Node[]> {
   const { summary } = app;
   return [
-    heading("Map", "Where is what?"),
+    heading("Map", "What does the memory look like?"),
     ...notices("Left out", summary.limits),
     ...notices("Please note", summary.warnings),
     facts([
       ["nodes", whole(summary.nodes)],
-      ["edges that stand", whole(summary.edges)],
+      ["edges in use", whole(summary.edges)],
       ["removed", whole(summary.removed)],
       ["guarded", whole(summary.guarded)],
       ["observations", whole(summary.observations)],
       ["components", link(app, { screen: "components" }, `${whole(summary.components)}, the largest with ${plural(summary.largest_component, "node")}`)],
       ["positions", summary.layout.kind === "positions" ? `from attribute “${summary.layout.attribute}”` : summary.layout.text],
       ["images", summary.images ? "yes" : "none in this memory"],
-      ["episodes", summary.episodes ? link(app, { screen: "episode" }, plural(summary.episodes, "episode")) : "none kept"],
+      ["episodes", summary.episodes ? link(app, { screen: "episode" }, plural(summary.episodes, "episode")) : "none stored"],
     ]),
     h("p", {}, "Click a node or an edge. On Plan, two clicks choose start and goal. ", h("kbd", {}, "?"), " lists the keys."),
     h("details", {}, h("summary", {}, "Settings of the memory"), settingsList(summary.settings)),
-    h("details", {}, h("summary", {}, "Policy of cleanup"), settingsList(summary.policy)),
+    h("details", {}, h("summary", {}, "Cleanup policy"), settingsList(summary.policy)),
     h(
       "details",
       {},

@@ -6,7 +6,7 @@ import { number, plural, value } from "../text";
 import type { NodeFacts } from "../types";
 
 const none = () => [
-  heading("Node", "What did it see here?"),
+  heading("Node", "What was seen here?"),
   h("p", {}, "Click a node on the map, or find it by its number with ", h("kbd", {}, "/"), "."),
 ];
 
@@ -29,8 +29,8 @@ export async function nodeScreen(app: App): Promise<Node[]> {
   const edges = (title: string, list: NodeFacts["in"]) =>
     table(`${title}: ${list.length}`, EDGE_HEAD, list.map((edge) => edgeRow(app, edge)), EDGE_NUMBERS);
   return [
-    heading(`Node ${id}`, "What did it see here?"),
-    picture(node.image, `What node ${id} saw`, node.stream === null ? "" : `observation ${node.stream} of the stream`),
+    heading(`Node ${id}`, "What was seen here?"),
+    picture(node.image, `Image of node ${id}`, node.stream === null ? "" : `observation ${node.stream} of the stream`),
     h(
       "div",
       { class: "actions" },
@@ -39,7 +39,7 @@ export async function nodeScreen(app: App): Promise<Node[]> {
     ),
     facts([
       ["component", link(app, { screen: "components", component: node.component }, String(node.component))],
-      ["on the map", node.position ? node.position.map(number).join(", ") : "unknown"],
+      ["position on the map", node.position ? node.position.map(number).join(", ") : "unknown"],
       ...Object.entries(node.attributes).map(([name, one]): [string, string] => [name, value(one)]),
     ]),
     merged(node),

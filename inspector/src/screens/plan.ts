@@ -1,11 +1,11 @@
-// Plan: what will it do.
+// Plan: the path of the planner.
 import type { App } from "../app";
 import { button, facts, h, table } from "../dom";
 import { beliefBar, edgeLink, heading, link, nodeLink, stateTag, strip } from "../parts";
 import { number, plural, steps, tries } from "../text";
 import type { PlanFacts } from "../types";
 
-/** What is chosen so far, and how to choose the rest. */
+/** Start and goal chosen so far, and how to choose the others. */
 export function chooser(app: App): HTMLElement {
   const { from, to } = app.place;
   const end = (word: string, node: number | null) => h("span", {}, `${word} `, node === null ? "—" : nodeLink(app, node));
@@ -23,7 +23,7 @@ export function chooser(app: App): HTMLElement {
 
 export async function planScreen(app: App): Promise<Node[]> {
   const { from, to } = app.place;
-  const head = [heading("Plan", "What will it do?"), chooser(app)];
+  const head = [heading("Plan", "What will the agent do?"), chooser(app)];
   if (from === null || to === null) return head;
   const plan = await app.ask<PlanFacts>(`/api/plan?from=${from}&to=${to}`);
   if (plan.error) return [...head, h("p", { class: "notice" }, plan.error), link(app, { screen: "why" }, "Why?")];
@@ -36,12 +36,12 @@ export async function planScreen(app: App): Promise<Node[]> {
   ]);
   return [
     ...head,
-    h("p", { class: "big", id: "cost" }, steps(plan.cost), h("small", {}, ` over ${plural(plan.legs.length, "leg")}`)),
-    link(app, { screen: "why" }, "Why not the shorter way?"),
-    h("h3", {}, "What it expects to see"),
+    h("p", { class: "big", id: "cost" }, steps(plan.cost), h("small", {}, ` over ${plural(plan.legs.length, "edge")}`)),
+    link(app, { screen: "why" }, "Why not a shorter path?"),
+    h("h3", {}, "Expected images"),
     strip(app, plan.nodes, plan.images, plan.legs),
     h("h3", {}, "Evidence"),
-    table("Legs in order", ["leg", "price", "weight", "tries and belief"], rows, [1, 2]),
+    table("Edges in order", ["edge", "cost", "weight", "tries and belief"], rows, [1, 2]),
     facts([["waypoints", h("span", { id: "waypoints" }, plan.nodes.join(" → "))]]),
   ];
 }

@@ -1,4 +1,4 @@
-// Suspects: which edges are wrong.
+// Suspects: edges that may be false.
 import type { App } from "../app";
 import { button, h, table } from "../dom";
 import { bothEnds, edgeLink, heading, imageOf, link, stateTag } from "../parts";
@@ -7,7 +7,7 @@ import type { Suspect, SuspectList } from "../types";
 
 export const fetchSuspects = (app: App) => app.ask<SuspectList>("/api/suspects?limit=200");
 
-/** Goes `step` suspects on; from outside the screen it opens the current one first. */
+/** Goes `step` suspects forward; from another screen it opens the current suspect first. */
 export async function nextSuspect(app: App, step: number): Promise<void> {
   const { suspects } = await fetchSuspects(app);
   if (!suspects.length) return app.go({ screen: "suspects" });
@@ -36,7 +36,7 @@ function current(app: App, list: SuspectList, at: number): Node[] {
 
 export async function suspectsScreen(app: App): Promise<Node[]> {
   const list = await fetchSuspects(app);
-  const head = [heading("Suspects", "Which edges are wrong?")];
+  const head = [heading("Suspects", "Which edges may be false?")];
   const how = h("p", { class: "quiet" }, list.text);
   if (!list.suspects.length) return [...head, h("p", { class: "notice" }, "No edge is suspicious."), how];
   const at = Math.min(app.place.suspect ?? 0, list.suspects.length - 1);

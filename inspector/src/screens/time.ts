@@ -1,4 +1,4 @@
-// Time: when did it change.
+// Time: the memory after any stored event.
 import { get } from "../api";
 import type { App } from "../app";
 import { button, h, table } from "../dom";
@@ -17,7 +17,7 @@ function listed(app: App, events: EventFacts[], at: number): HTMLElement {
     event.source === undefined ? "" : edgeLink(app, event.source, event.target!),
     when(event.time),
   ]);
-  return table("Events up to here", ["event", "what", "edge", "when"], rows, [0]);
+  return table("Events up to here", ["event", "kind", "edge", "time"], rows, [0]);
 }
 
 function counted(app: App): string {
@@ -30,7 +30,7 @@ function counted(app: App): string {
   return `${plural(removed, "edge")} removed, ${whole(guarded)} guarded`;
 }
 
-/** The scrubber and what it changes: the map, the numbers and the list of events. */
+/** The slider over events; it updates the map, the numbers and the list of events. */
 class Scrubber {
   private readonly range: HTMLInputElement;
   private readonly title = h("p", { class: "big", id: "event" });
@@ -101,13 +101,13 @@ export async function timeScreen(app: App): Promise<Node[]> {
   const head = [heading("Time", "When did it change?")];
   if (!last) {
     const { removed, guarded } = app.summary;
-    const text = removed + guarded ? "This memory has no events: what tries have shown is in the evidence about edges, not when." : "This memory has no events: nothing was recorded on it yet.";
+    const text = removed + guarded ? "This memory has no events: the evidence about edges has the results of tries, but not their time." : "This memory has no events: nothing has been recorded yet.";
     return [...head, h("p", { class: "notice" }, text)];
   }
   const scrubber = new Scrubber(app, first, last, app.place.at ?? last);
   return [
     ...head,
-    h("p", { class: "quiet" }, `The map shows the memory as it was after the event. Colour by evidence shows most. Events ${whole(first)} to ${whole(last)} can be shown.`),
+    h("p", { class: "quiet" }, `The map shows the memory after the event; colouring by evidence shows the most. Events ${whole(first)} to ${whole(last)} can be shown.`),
     ...(await scrubber.elements()),
   ];
 }

@@ -1,4 +1,4 @@
-// Why: why not the shorter way.
+// Why: why the plan is not the shortest path.
 import type { App } from "../app";
 import { h, table } from "../dom";
 import type { Path, Shape } from "../map/shapes";
@@ -8,14 +8,14 @@ import type { Way, WhyFacts } from "../types";
 import { chooser } from "./plan";
 
 const CAUSES: Record<string, string> = {
-  removed: "✕ removed", failed: "▼ failed", untried: "○ not tried", tried: "◐ not certain", guarded: "◆ guarded", weight: "= weight",
+  removed: "✕ removed", failed: "▼ failed", untried: "○ not tried", tried: "◐ uncertain", guarded: "◆ guarded", weight: "= same cost",
 };
 
 function bothScales(why: WhyFacts): HTMLElement {
   const row = (name: string, way: Way | null) =>
-    way ? [name, number(way.weight), number(way.price), whole(way.nodes.length - 1)] : [name, "no way", "no way", ""];
-  return table("Both ways on both scales, in steps", ["way", "by weight", "by price", "legs"], [
-    row("━ chosen by price", why.chosen),
+    way ? [name, number(way.weight), number(way.price), whole(way.nodes.length - 1)] : [name, "no path", "no path", ""];
+  return table("Weight and cost of both paths, in steps", ["path", "weight", "cost", "edges"], [
+    row("━ chosen by cost", why.chosen),
     row("┅ shortest by weight", why.shortest),
   ], [1, 2, 3]);
 }
@@ -29,7 +29,7 @@ function causes(app: App, why: WhyFacts): Node[] {
     h("span", {}, text, edge ? h("small", { class: "quiet" }, ` ${tries(edge)}`) : null),
   ]);
   rows.push([h("strong", {}, "difference"), "", h("strong", { id: "difference" }, number(why.difference)), ""]);
-  return [h("h3", {}, "Causes"), table("Steps each cause adds", ["cause", "edge", "steps", "what happened"], rows, [2])];
+  return [h("h3", {}, "Causes"), table("Steps each cause adds", ["cause", "edge", "steps", "explanation"], rows, [2])];
 }
 
 function pictures(app: App, title: string, way: Way | null): Node[] {
@@ -37,7 +37,7 @@ function pictures(app: App, title: string, way: Way | null): Node[] {
   return [h("h3", {}, title), strip(app, way.nodes, way.images, way.legs)];
 }
 
-/** The shortest way, labelled on a leg that the plan does not take. */
+/** The shortest path, labelled on an edge that the plan does not use. */
 function shapes(app: App, chosen: number[], shortest: number[]): Shape[] {
   const place = (i: number) => app.view.place(i);
   const look = { kind: "path", colour: "other", width: 5, dash: [10, 8], arrows: true } satisfies Omit<Path, "points">;
@@ -51,20 +51,20 @@ function shapes(app: App, chosen: number[], shortest: number[]): Shape[] {
 
 export async function whyScreen(app: App): Promise<Node[]> {
   const { from, to } = app.place;
-  const head = [heading("Why", "Why not the shorter way?"), chooser(app)];
+  const head = [heading("Why", "Why not a shorter path?"), chooser(app)];
   if (from === null || to === null) return head;
   const why = await app.ask<WhyFacts>(`/api/why?from=${from}&to=${to}`);
   const shortest = why.shortest?.nodes ?? [];
   if (!why.same && shortest.length > 1) app.mark(shapes(app, why.chosen?.nodes ?? [], shortest));
   app.reveal(...(why.chosen?.nodes ?? []), ...shortest);
-  const difference = why.difference === null ? null : h("p", { class: "big" }, why.same ? "The same way" : `${steps(why.difference)} `, why.same ? null : h("small", {}, "difference"));
+  const difference = why.difference === null ? null : h("p", { class: "big" }, why.same ? "The same path" : `${steps(why.difference)} `, why.same ? null : h("small", {}, "difference"));
   return [
     ...head,
     ...(difference ? [difference] : []),
     h("p", { id: "because" }, why.error ?? why.text),
     bothScales(why),
     ...causes(app, why),
-    ...pictures(app, "What it expects to see on the chosen way", why.chosen),
-    ...(why.same ? [] : pictures(app, "What the shortest way would show", why.shortest)),
+    ...pictures(app, "Images on the chosen path", why.chosen),
+    ...(why.same ? [] : pictures(app, "Images on the shortest path", why.shortest)),
   ];
 }

@@ -1,1 +1,1 @@
-"""DoomMaze: a first-person maze in the Doom engine."""
+"""DoomMaze: mazes in first-person view in the Doom engine."""

@@ -1,4 +1,4 @@
-"""The binary map formats of Doom and Hexen: from their tables to the blocks of UDMF."""
+"""The binary map formats of Doom and Hexen: conversion of their tables to blocks of UDMF."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ACTIVATIONS = ("playercross", "playeruse", "monstercross", "impact", "playerpush
 
 
 def unpack_tables(own: Mapping[str, memoryview]) -> tuple[str, dict[str, list[Block]]]:
-    """The namespace and the blocks, by kind, of the tables of Doom or, with a BEHAVIOR, Hexen."""
+    """Convert the tables of a map to its namespace and its blocks, by kind; with a BEHAVIOR lump it is a Hexen map."""
     hexen = "BEHAVIOR" in own
     line_rows = _rows(own, "LINEDEFS", "<HHHB5BHH" if hexen else "<HHHHHHH")
     thing_rows = _rows(own, "THINGS", "<HhhhhHHB5B" if hexen else "<hhhHH")
@@ -59,7 +59,7 @@ def unpack_tables(own: Mapping[str, memoryview]) -> tuple[str, dict[str, list[Bl
 
 
 def _rows(own: Mapping[str, memoryview], lump: str, row: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table; `row` is their format, as of struct."""
+    """Iterate over the rows of a table; `row` is their struct format."""
     size, each = len(own[lump]), struct.calcsize(row)
     if size % each:
         raise ValueError(f"{lump} has {size} bytes, expected rows of {each} bytes")

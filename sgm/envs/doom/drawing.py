@@ -1,4 +1,4 @@
-"""A Doom map from above, from its line definitions."""
+"""Drawing of a Doom map from above, from its line definitions."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .wad import DoomMap
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-SOLID, OPEN = "#343c4c", "#d5d2ca"  # what stops the player, and what it walks over: steps, changes of floor
+SOLID, OPEN = "#343c4c", "#d5d2ca"  # lines that the player cannot cross, and lines that it can: steps, other floors
 
 
 def draw_map(ax: Axes, doom_map: DoomMap, *, linewidth: float = 1.2) -> None:
-    """Draw the lines of a map: solid ones dark, those one can cross light and below; one unit is one map unit."""
+    """Draw the lines of a map in map units: solid lines dark, and below them lines that can be crossed, light."""
     from matplotlib.collections import LineCollection
 
     solid = doom_map.solid

@@ -1,6 +1,6 @@
-"""Drive one Doom engine: what `engine.Engine` runs in a process of its own, as a file and not as a module.
+"""Driver of one Doom engine: the program that `engine.Engine` runs in a separate process, as a file, not as a module.
 
-It imports nothing of this package, for every engine waits for what is imported here.
+It imports nothing of this package, because every import here delays the start of every engine.
 """
 
 from __future__ import annotations
@@ -36,33 +36,33 @@ BUTTONS = ("MOVE_FORWARD", "MOVE_BACKWARD", "MOVE_LEFT", "MOVE_RIGHT", None, "TU
 PRESSED = [[index == action for index in range(len(ACTIONS)) if index != IDLE] for action in range(len(ACTIONS))]
 REPEAT = 4  # tics of an action
 RENDERED = 160, 120  # width and height of the engine's image
-IWAD = Path(vizdoom.__file__).parent / "freedoom2.wad"  # comes with vizdoom
+IWAD = Path(vizdoom.__file__).parent / "freedoom2.wad"  # part of the vizdoom package
 
-POSE_TEXT = 48  # bytes kept for the pose in the map's text
-REQUEST = struct.Struct("<bddd")  # an action, or one of the two below; and a pose
+POSE_TEXT = 48  # bytes reserved for the pose in the map's text
+REQUEST = struct.Struct("<bddd")  # an action, RESET or IMAGE; and a pose
 RESET, IMAGE = -1, -2
-POSE = struct.Struct("<ddd")  # begins an answer; the image follows
+POSE = struct.Struct("<ddd")  # first part of an answer; the image follows
 
 Frame = NDArray[np.uint8]
 Pose = tuple[float, float, float]
 
 
 def pose_text(pose: Pose) -> str:
-    """A pose in the map's text, always of the same length."""
+    """Format a pose for the map's text, always with the same length."""
     x, y, heading = pose
     return f"x = {x:.4f}; y = {y:.4f}; angle = {round(heading) % 360};".ljust(POSE_TEXT)
 
 
 def drive() -> None:
-    """Drive an engine for whoever is at the other end of standard input, until they hang up.
+    """Serve requests for an engine over the socket at standard input until the other end closes it.
 
-    What `Engine` runs in a process of its own, in the folder of the map. If something goes wrong it just ends, and
-    what it said is found in the log; the folder is then left to `Engine`.
+    `Engine` runs this in a separate process, in the folder of the map. If something fails the process ends, with the
+    reason in the log, and `Engine` removes the folder.
     """
     cv2.setNumThreads(1)
     threading.Thread(target=_note_shared_memory, daemon=True).start()
     connection = socket.socket(fileno=os.dup(0))
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the engine must not hold the line when its driver is gone
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the engine must not keep the socket open after the driver has ended
     game = Game(**json.loads(sys.argv[1]))
     try:
         image = game.see()
@@ -83,7 +83,7 @@ def drive() -> None:
 
 
 def _note_shared_memory() -> None:
-    """Write down what this process shares with its engine, for it stays behind if either is killed."""
+    """Write the names of the shared memory of driver and engine to a file: it remains if either is killed."""
     maps = Path("/proc/self/maps")
     while maps.exists():
         if names := set(re.findall(r"/dev/shm/ViZDoomMQCtr(\w+)", maps.read_text())):
@@ -95,7 +95,7 @@ def _note_shared_memory() -> None:
 
 
 class Game:
-    """The engine itself, for the process that drives it."""
+    """The ViZDoom game of a driver process."""
 
     def __init__(self, size: Sequence[int], talkative: bool) -> None:
         self.size = tuple(size)
@@ -106,7 +106,7 @@ class Game:
         game.set_doom_game_path(str(IWAD))
         if Path("own.wad").exists():
             game.set_doom_scenario_path(str(Path("own.wad").absolute()))
-            game.add_game_args("-file map.wad")  # the later file has the map
+            game.add_game_args("-file map.wad")  # the map in a later file replaces the one in an earlier file
         else:
             game.set_doom_scenario_path(str(self.file))
         game.set_doom_map("MAP01")
@@ -130,11 +130,11 @@ class Game:
         game.init()
 
     def reset(self, x: float, y: float, heading: float) -> Frame:
-        """Begin an episode: the engine reads the map anew, and with it where the player starts."""
+        """Start an episode: the engine reads the map again, which contains the start of the player."""
         with self.file.open("r+b") as file:
             file.seek(self.offset)
             file.write(pose_text((x, y, heading)).encode())
-        self.game.set_seed(0)  # every episode alike, whatever was before it
+        self.game.set_seed(0)  # an episode must not depend on those before it
         self.game.new_episode()
         image = self.see()
         if max(abs(self.pose[0] - x), abs(self.pose[1] - y)) > 2:
@@ -142,12 +142,12 @@ class Game:
         return image
 
     def step(self, action: int) -> Frame:
-        """Act for four tics."""
+        """Take an action for four tics, and return the image after it."""
         self.game.make_action(PRESSED[action], REPEAT)
         return self.see()
 
     def see(self) -> Frame:
-        """The image of the size that is wanted."""
+        """Return the image at the requested size, and update the pose."""
         state = self.game.get_state()
         if state is None or state.game_variables is None:
             raise RuntimeError("the player died or left the map")

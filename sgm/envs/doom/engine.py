@@ -1,8 +1,8 @@
-"""A Doom engine at the other end of a socket: `Engine` starts it, talks to it and buries it.
+"""Client of a Doom engine in another process: `Engine` starts it, sends it requests and stops it.
 
-Every engine is driven by a Python process of its own (`driver`): the ViZDoom library brings down the process it is
-in if its engine does not start, waits for ever if its engine hangs, and leaves its engine running if the process is
-killed. None of this can happen here, and many engines run at once without threads. Linux and macOS only.
+Every engine has its own Python process (`driver`): the ViZDoom library terminates its process if the engine does not
+start, waits forever if the engine hangs, and leaves the engine running if the process is killed. Separate processes
+avoid this, and let many engines run at once without threads. Linux and macOS only.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ from . import driver
 from .driver import IMAGE, IWAD, POSE, RENDERED, REQUEST, RESET, Frame, Pose, pose_text
 from .wad import DoomMap, check_textures, flats, wall_textures, write_lumps
 
-SIZE = 80, 60  # width and height delivered by default
-LEAST = 8  # pixels of a side
+SIZE = 80, 60  # default width and height of images
+LEAST = 8  # smallest width and height, pixels
 PATIENCE = 120.0  # seconds without an answer after which an engine counts as dead
-FAREWELL = 5.0  # seconds an engine is given to stop
-TEXT = 2**16  # bytes of a map's text at least: the engine would not read a smaller file again, from a buffer it has
+FAREWELL = 5.0  # seconds to wait for an engine to stop
+TEXT = 2**16  # least length of a map's text, bytes: the engine would not read a smaller, buffered file again
 
 log = logging.getLogger(__name__)
 
 
 class EngineDied(SGMError, RuntimeError):
-    """An engine does not start, or does not answer any more."""
+    """An engine does not start, or no longer answers."""
 
 
 class Engine:
-    """One Doom engine on one map; every episode begins at a pose of one's choice, at rest.
+    """One Doom engine on one map; every episode starts at a given pose, at rest.
 
-    `reset`, `step` and `image` ask and wait. To keep many engines busy, `ask` all of them, then collect every
-    `answer`. Whatever goes wrong with an engine is an `EngineDied`; `restart` brings it back.
+    `reset`, `step` and `image` send a request and wait for the answer. To run many engines at once, `ask` all of them,
+    then collect every `answer`. Every failure of an engine raises `EngineDied`; `restart` starts it again.
 
     Attributes:
-        map: where it is.
-        size: (width, height) of the images it delivers.
-        pose: x, y in map units and heading in degrees at the last image: the truth, for evaluation only.
+        map: the map.
+        size: (width, height) of the images, pixels.
+        pose: x, y in map units and heading in degrees at the last image: ground truth, for evaluation only.
     """
 
     def __init__(self, doom_map: DoomMap, *, size: Sequence[int] = SIZE) -> None:
-        """Begin to start the engine; `wait` tells when it has."""
+        """Launch the engine without waiting for it; `wait` returns once it has started."""
         self.map, self.size = doom_map, check_size(size)
         self.pose: Pose = doom_map.start
         self._own_textures = _needs_own_textures(doom_map)
@@ -77,7 +77,7 @@ class Engine:
                     stderr=output,
                     cwd=self._folder,
                     env=_environment(),
-                    start_new_session=True,  # a group of its own, to be killed with its engine, and no Ctrl-C
+                    start_new_session=True,  # own process group: killed together with the engine, and no Ctrl-C
                 )
         except BaseException:
             self._connection.close()
@@ -95,13 +95,13 @@ class Engine:
             (self._folder / "own.wad").symlink_to(self.map.wad)
 
     def wait(self) -> None:
-        """Wait until the engine has started; a second try, if it comes to that, says more."""
+        """Wait until the engine has started; if it fails, try once more, with console output for the error message."""
         if self._started:
             return
         try:
             self.answer()
         except EngineDied as error:
-            log.error("A Doom engine does not start on map %s (%s): once more", self.map.name, error)
+            log.error("A Doom engine does not start on map %s (%s): trying again", self.map.name, error)
             self.close()
             self._launch(talkative=True)
             try:
@@ -112,31 +112,31 @@ class Engine:
         self._started = True
 
     def restart(self) -> None:
-        """Stop the engine, dead or alive, and start it anew."""
+        """Stop the engine, if it is running, and start it again."""
         self.close()
         self._launch()
         self.wait()
 
     def reset(self, pose: Pose) -> Frame:
-        """Begin an episode at x, y (map units) and heading (rounded to whole degrees); what is seen there."""
+        """Start an episode at x, y (map units) and heading (rounded to integer degrees), and return the image there."""
         self.ask(RESET, pose)
         return self.answer()
 
     def step(self, action: int) -> Frame:
-        """Act for four tics; what is seen then."""
+        """Take an action for four tics, and return the image after it."""
         self.ask(action)
         return self.answer()
 
     def image(self) -> Frame:
-        """What is seen now, (120, 160, 3), as the engine draws it."""
+        """Return the current image, (120, 160, 3), at the engine's resolution."""
         self.ask(IMAGE)
         return self.answer()
 
     def ask(self, what: int, pose: Pose = (0.0, 0.0, 0.0)) -> None:
-        """Ask for an action, or for RESET or IMAGE, without waiting for the answer."""
+        """Request an action, RESET or IMAGE without waiting for the answer."""
         self.wait()
         if self._awaited is not None:
-            raise EngineDied("it was interrupted while it acted")
+            raise EngineDied("it was interrupted during an action")
         try:
             self._connection.sendall(REQUEST.pack(what, *pose))
         except OSError:
@@ -144,7 +144,7 @@ class Engine:
         self._awaited = RENDERED if what == IMAGE else self.size
 
     def answer(self) -> Frame:
-        """Wait for what was asked for: an image, (height, width, 3)."""
+        """Wait for the answer to the last request: an image, (height, width, 3)."""
         assert self._awaited is not None
         width, height = self._awaited
         data = bytearray(POSE.size + width * height * 3)
@@ -165,7 +165,7 @@ class Engine:
         return np.frombuffer(data, np.uint8, offset=POSE.size).reshape(height, width, 3)
 
     def _last_words(self) -> str:
-        """Why it died."""
+        """Describe why the engine died: exit code and last lines of its log."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(FAREWELL)
         lines = (self._folder / "log").read_text(errors="replace").split("\n") if self._folder.exists() else []
@@ -175,7 +175,7 @@ class Engine:
         return "; ".join(["its process does not end" if code is None else f"its process ended with {code}", *said])
 
     def hang_up(self) -> None:
-        """Let the engine stop by itself, without waiting for it."""
+        """Ask the engine to stop, without waiting for it."""
         self._connection.close()
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ class Engine:
 
 
 def _environment() -> dict[str, str]:
-    """What the driver of an engine sees of ours: the same packages, one thread, no display."""
+    """Environment variables of a driver: the same packages as this process, one thread, no display."""
     display = ("DISPLAY", "WAYLAND_DISPLAY")
     kept = {key: value for key, value in os.environ.items() if key not in display}
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
@@ -193,7 +193,7 @@ def _environment() -> dict[str, str]:
 
 def _stop(process: subprocess.Popen[bytes], connection: socket.socket, folder: Path) -> None:
     """End a driver and its engine; remove their files and shared memory."""
-    connection.close()  # which a driver takes for goodbye
+    connection.close()  # a driver then stops its engine and ends
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(FAREWELL)
     if process.returncode != 0:
@@ -207,7 +207,7 @@ def _stop(process: subprocess.Popen[bytes], connection: socket.socket, folder: P
 
 
 def check_size(size: Sequence[int]) -> tuple[int, int]:
-    """The (width, height) of images, if the engine can deliver them."""
+    """Return the (width, height) of images; InputError if the engine cannot deliver them."""
     try:
         width, height = map(operator.index, size)
     except (TypeError, ValueError):
@@ -221,7 +221,7 @@ def check_size(size: Sequence[int]) -> tuple[int, int]:
 
 
 def _needs_own_textures(doom_map: DoomMap) -> bool:
-    """Whether a map wears textures of the WAD it came from; MapError if it wears some that nobody has."""
+    """Whether a map has textures of its own WAD; MapError if a texture is neither there nor in the engine."""
     if doom_map.textures <= _textures():
         return False
     check_textures(doom_map.textures, IWAD, *([doom_map.wad] if doom_map.wad else []))
@@ -230,5 +230,5 @@ def _needs_own_textures(doom_map: DoomMap) -> bool:
 
 @functools.cache
 def _textures() -> frozenset[str]:
-    """All that the engine has."""
+    """Names of all textures of the engine."""
     return frozenset([*wall_textures(IWAD), *flats(IWAD)])

@@ -1,4 +1,4 @@
-"""ViZDoom mazes seen from within: `sgm/DoomMaze-v0`, one engine or many at once. Linux and macOS only."""
+"""ViZDoom mazes in first-person view: `sgm/DoomMaze-v0`, one engine or many at once. Linux and macOS only."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from sgm.errors import InputError
 
 from . import mazes as doom_mazes
 from .driver import ACTIONS, IMAGE, RENDERED, REPEAT, RESET, Frame
-from .driver import IDLE as IDLE  # one of the actions, for whoever needs it
+from .driver import IDLE as IDLE  # number of the idle action, part of this module's interface
 from .engine import SIZE, Engine, EngineDied, check_size
 from .wad import DoomMap, MapError
 
-RADIUS = 63.0  # a goal is reached within so many map units
+RADIUS = 63.0  # distance within which a goal is reached, map units
 EPISODE_STEPS = 200
 LEVELS = {"easy": (RADIUS, 200.0), "medium": (200.0, 400.0), "hard": (400.0, 600.0)}  # start to goal, map units
-TRIES = 3  # to begin an episode
+TRIES = 3  # attempts to start an episode
 AT_ONCE = 4  # engines that start at the same time
 
 Bools = NDArray[np.bool_]
@@ -38,12 +38,12 @@ log = logging.getLogger(__name__)
 
 @dataclasses.dataclass(frozen=True)
 class Tasks:
-    """Starts and goals, the same for whoever has to solve them.
+    """Starts and goals of evaluation episodes, the same for all agents.
 
     Attributes:
         starts: (n, 3) x, y in map units and heading in degrees.
-        goals: (n, 3) likewise; the goal's image is what is seen there.
-        levels: (n,) of each task.
+        goals: (n, 3) likewise; the goal image is taken there.
+        levels: (n,) level of each task.
     """
 
     starts: Floats
@@ -56,7 +56,7 @@ class Tasks:
 
     @classmethod
     def draw(cls, doom_map: DoomMap, each: int, seed: int, levels: Mapping[str, tuple[float, float]] = LEVELS) -> Tasks:
-        """So many tasks of every level, starts and headings uniform over the map, from a seed."""
+        """Draw `each` tasks of every level; starts, goals and headings are uniform over the map."""
         random = np.random.default_rng(seed)
         found: dict[str, list[tuple[Any, Any]]] = {level: [] for level in levels}
         for _ in range(1000):
@@ -74,29 +74,30 @@ class Tasks:
                 f"{levels[short][1]:.0f} map units apart were found {len(found[short])} times in a million tries"
             )
         pairs = np.array([pair for level in levels for pair in found[level][:each]]).reshape(-1, 2, 2)
-        # The engine takes whole degrees.
+        # The engine accepts integer degrees only.
         heading = random.integers(360, size=(len(pairs), 2)).astype(float)
         poses = np.concatenate([pairs, heading[..., None]], axis=2)
         return cls(poses[:, 0], poses[:, 1], np.repeat(list(levels), each))
 
 
 class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray]):
-    """Many engines on one map, all at work at once.
+    """Many engines on one map, running in parallel.
 
-    Observations are images, (n, height, width, 3) uint8: `observation`, what is seen, which is `achieved_goal`, too
-    (the same array), and `desired_goal`, what is seen at the goal, black without one. Actions are numbers of `ACTIONS`.
-    An episode is over (terminated, reward 0 instead of −1) within `radius` map units of the goal. `infos` carry the
-    truth, for evaluation only: `pose` (n, 3), `distance` (n,) to the goal in map units, nan without one, `success` and
-    `is_success` (n,), and `lost` (n,), see below.
+    Observations are images, (n, height, width, 3) uint8: `observation`, the current view, also as `achieved_goal` (the
+    same array), and `desired_goal`, the view at the goal, black without a goal. Actions are indices into `ACTIONS`. An
+    episode terminates, with reward 0 in place of −1, within `radius` map units of the goal. `infos` contain the ground
+    truth, for evaluation only: `pose` (n, 3), `distance` (n,) to the goal in map units, nan without a goal, `success`
+    and `is_success` (n,), and `lost` (n,), see below.
 
     `reset(seed=s)` seeds sub-environment `i` with `s + i`. Reset options, all optional: `starts` and `goals`, (n, 3) or
-    (3,) poses (x, y in map units, heading in degrees, rounded to whole ones); or `level`, one of `LEVELS`, from which
-    both are drawn; `goals=None` for episodes without a goal, which saves drawing its image; and `reset_mask`, (n,)
-    bool: reset only these, and read only these rows. What is not given is drawn uniformly over the map.
+    (3,) poses (x, y in map units, heading in degrees, rounded to integers); or `level`, one of `LEVELS`, from which
+    both are drawn; `goals=None` for episodes without a goal, which saves rendering its image; and `reset_mask`, (n,)
+    bool: reset only these, and only these rows of the result are valid. Starts and goals that are not given are drawn
+    uniformly over the map.
 
-    A dead engine is started anew. If that was in the middle of an episode, the episode is lost: it is truncated and
-    marked in `infos["lost"]` until it is reset, counted in the attribute `lost`, and logged as an error.
-    Autoreset is disabled: an episode that is over can be acted on until it is reset.
+    An engine that dies is restarted. If it dies within an episode, the episode is lost: it is truncated and marked in
+    `infos["lost"]` until it is reset, counted in the attribute `lost`, and logged as an error. Autoreset is disabled:
+    after an episode has ended, actions still have an effect until it is reset.
     """
 
     metadata = {  # noqa: RUF012 (Gymnasium's name and type)
@@ -105,7 +106,7 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
         "render_fps": 35 // REPEAT,
     }
 
-    idle_action = -1  # leaves an engine alone
+    idle_action = -1  # an engine with this action does not advance
 
     def __init__(
         self,
@@ -121,11 +122,11 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
 
         Args:
             num_envs: number of engines.
-            doom_map: where; the default maze unless given.
-            size: (width, height) of images, at most 160 × 120, which is what the engine draws.
-            radius: of goals, map units.
-            max_episode_steps: truncate after this many steps; None: never.
-            render_mode: None or "rgb_array", the engine's own images.
+            doom_map: the map; None: the default maze.
+            size: (width, height) of images, pixels, at most 160 × 120, the resolution of the engine.
+            radius: distance within which a goal is reached, map units.
+            max_episode_steps: truncate episodes after this many steps; None: never.
+            render_mode: None or "rgb_array", images at the resolution of the engine.
         """
         self.engines: list[Engine] = []
         require(is_number(num_envs, 1), "num_envs", num_envs, "a number of engines, 1 or more")
@@ -166,7 +167,7 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[dict[str, Frame], dict[str, Any]]:
-        """Begin episodes, all or those of options["reset_mask"]; see the class for `options`."""
+        """Start episodes in all sub-environments, or in those of options["reset_mask"]; see the class for `options`."""
         self._check_open()
         options = dict(options or {})
         mask = check_mask(options.pop("reset_mask", None), self.num_envs)
@@ -182,7 +183,7 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
         return self._observation(), self._infos()
 
     def step(self, actions: ArrayLike) -> tuple[dict[str, Frame], Floats, Bools, Bools, dict[str, Any]]:
-        """One action each, (n,) integers; a negative one leaves its engine alone, and so does a lost episode."""
+        """Take one action each, (n,) integers; engines with a negative action or a lost episode do not advance."""
         self._check_open()
         actions = np.asarray(actions)
         require(
@@ -205,16 +206,16 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
         return self._observation(), np.where(reached, 0.0, -1.0), reached.copy(), late | self._lost, infos
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Whether `info` says that the goal is near; images alone do not tell."""
+        """Whether the goal is reached by the distance in `info`, because images alone do not show it."""
         distance = info["distance"] if isinstance(info, Mapping) else [one["distance"] for one in info]
         return (np.asarray(distance) <= self.radius)[()]
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """0 where `info` says that the goal is near, else −1; images alone do not tell."""
+        """0 where the goal is reached by the distance in `info`, else −1; images alone do not show it."""
         return np.where(self.compute_terminated(achieved_goal, desired_goal, info), 0.0, -1.0)[()]
 
     def render(self) -> tuple[Frame, ...] | None:
-        """What every engine sees, (120, 160, 3) each."""
+        """Return the view of every engine, (120, 160, 3) each."""
         if self.render_mode != "rgb_array":
             return None
         self._check_open()
@@ -234,7 +235,7 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
             raise gymnasium.error.ClosedEnvironmentError("this environment is closed: make another one")
 
     def _settle(self, options: Mapping[str, Any], chosen: Sequence[int]) -> tuple[Floats, Floats]:
-        """Starts and goals, (n, 3) each, of which the rows of the chosen count: as asked, or drawn."""
+        """Starts and goals, (n, 3) each, from the options or drawn; only the rows `chosen` are set."""
         accepted = ("starts", "goals", "level")
         if unknown := sorted(set(options) - set(accepted)):
             raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(accepted)}, reset_mask")
@@ -263,17 +264,17 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
             raise InputError(f"{name} is {given!r}; give {wanted}") from None
 
     def _check_free(self, poses: Floats, name: str, chosen: Sequence[int]) -> None:
-        """Raise InputError if one of the chosen rows is no place for the player."""
+        """Raise InputError if the player cannot be at one of the chosen rows."""
         for i in chosen:
             if not (np.isfinite(poses[i]).all() and self.map.is_free(poses[i, :2])[0]):
                 raise InputError(
                     f"{name}[{i}] is x, y, heading = {', '.join(f'{value:g}' for value in poses[i])}; give a place on "
                     f"map {self.map.name} that is not in a wall and that can be reached from the player's start: "
-                    "draw_positions of the map draws some, is_free tells"
+                    "draw_positions of the map draws such places, is_free checks one"
                 )
 
     def _draw(self, rng: np.random.Generator, level: str | None) -> tuple[Floats, Floats]:
-        """A start and a goal, (3,) each."""
+        """Draw a start and a goal, (3,) each."""
         if level is not None:
             task = Tasks.draw(self.map, 1, int(rng.integers(2**31)), {level: LEVELS[level]})
             return task.starts[0], task.goals[0]
@@ -281,15 +282,15 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
         return start, goal
 
     def _look(self, chosen: Sequence[int], poses: Floats, into: Frame) -> None:
-        """Put the chosen engines at these poses, and what they see there into an array; those that die try again."""
+        """Start episodes of the chosen engines at these poses, and store their images; engines that die try again."""
         for _ in range(TRIES):
             chosen = self._ask(chosen, lambda i: self.engines[i].ask(RESET, tuple(poses[i].tolist())), into)
             if not chosen:
                 return
-        raise EngineDied(f"Doom engines {chosen} died {TRIES} times at the beginning of an episode")
+        raise EngineDied(f"Doom engines {chosen} died {TRIES} times at the start of an episode")
 
     def _ask(self, chosen: Iterable[int], ask: Callable[[int], None], into: Frame) -> list[int]:
-        """Ask the chosen engines all at once and collect their images -> those that died, which run again."""
+        """Send requests to all chosen engines, then collect their images -> engines that died, which are restarted."""
         died = []
         waiting = []
         for i in chosen:
@@ -309,7 +310,7 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
         return died
 
     def _replace(self, i: int, error: EngineDied) -> None:
-        log.error("Doom engine %d died (%s) and is started anew", i, error)
+        log.error("Doom engine %d died (%s) and is restarted", i, error)
         self.engines[i].restart()
 
     def _lose(self, died: Sequence[int]) -> None:
@@ -323,7 +324,7 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
         return {"observation": seen, "achieved_goal": seen, "desired_goal": self.goal_seen.copy()}
 
     def _infos(self) -> dict[str, Any]:
-        """Gymnasium's vector infos: an array per key, and under `_key` which of its rows mean something: all."""
+        """Vector infos of Gymnasium: an array per key, and a mask of its valid rows under `_key`."""
         distance = np.hypot(*(self.pose[:, :2] - self.goal[:, :2]).T)
         success = (distance <= self.radius) & ~self._lost
         values = {"pose": self.pose.copy(), "distance": distance, "success": success, "is_success": success.copy()}
@@ -332,12 +333,13 @@ class DoomMazeVectorEnv(SeededVectorEnv[dict[str, Frame], np.ndarray, np.ndarray
 
 
 class DoomMazeEnv(SingleEnv):
-    """One engine as an ordinary goal environment: see `DoomMazeVectorEnv`, of which it is one row.
+    """One engine as an ordinary goal environment: a `DoomMazeVectorEnv` with one sub-environment.
 
-    Reset options: `start` and `goal` poses (x, y in map units, heading in degrees), `goal=None` for none; or `level`.
+    Reset options: `start` and `goal` poses (x, y in map units, heading in degrees), `goal=None` for no goal; or
+    `level`.
 
-    Through `gymnasium.make` an episode is limited by Gymnasium's own wrapper: 200 steps unless `max_episode_steps` says
-    otherwise (−1: no limit). Constructed directly, it has no limit unless `max_episode_steps` sets one.
+    With `gymnasium.make` Gymnasium's wrapper limits an episode: to 200 steps, or to `max_episode_steps` (−1: no limit).
+    Constructed directly, an environment has no limit unless `max_episode_steps` sets one.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 35 // REPEAT}  # noqa: RUF012 (Gymnasium's name and type)
@@ -359,17 +361,17 @@ class DoomMazeEnv(SingleEnv):
         return self.vector.lost
 
     def step(self, action: np.int64) -> tuple[dict[str, Frame], float, bool, bool, dict[str, Any]]:
-        """Act for four tics."""
+        """Take an action for four tics."""
         wanted = ", ".join(f"{number} ({name})" for number, name in enumerate(ACTIONS))
         require(self.action_space.contains(action), "action", action, f"one of {wanted}")
         return super().step(action)
 
     def compute_terminated(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """Whether `info` says that the goal is near; images alone do not tell."""
+        """Whether the goal is reached by the distance in `info`, because images alone do not show it."""
         return self.vector.compute_terminated(achieved_goal, desired_goal, info)
 
     def compute_reward(self, achieved_goal: Any, desired_goal: Any, info: Any) -> Any:
-        """0 where `info` says that the goal is near, else −1; images alone do not tell."""
+        """0 where the goal is reached by the distance in `info`, else −1; images alone do not show it."""
         return self.vector.compute_reward(achieved_goal, desired_goal, info)
 
 
@@ -380,7 +382,7 @@ class Rollouts:
     Attributes:
         frames: (episodes, steps + 1, height, width, 3) uint8 images.
         actions: (episodes, steps) uint8 actions between them.
-        poses: (episodes, steps + 1, 3) float32 the truth, for evaluation only.
+        poses: (episodes, steps + 1, 3) float32 ground truth, for evaluation only.
     """
 
     frames: Frame
@@ -397,15 +399,17 @@ def explore(
     actions: Sequence[int] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> Rollouts:
-    """Uniformly random actions from uniformly random poses; the same whatever the number of engines.
+    """Explore with uniformly random actions from uniformly random poses.
+
+    The result does not depend on the number of engines.
 
     Args:
-        env: where.
+        env: the environment.
         episodes: number of episodes.
-        steps: actions of an episode, whatever the limit of `env`.
-        seed: of starts and actions.
-        actions: those to draw from, all by default.
-        progress: called with the number of steps taken now and then.
+        steps: actions of an episode, independent of the limit of `env`.
+        seed: seed of starts and actions.
+        actions: the actions to draw from; None: all.
+        progress: called now and then with the number of steps taken since the last call.
     """
     require(is_number(episodes, 1) and is_number(steps, 1), "episodes, steps", (episodes, steps), "1 or more of each")
     allowed = np.arange(len(ACTIONS)) if actions is None else np.asarray(actions)
@@ -434,7 +438,7 @@ def explore(
             if infos["lost"][:used].any():
                 break
         else:
-            begun += used  # if an episode was lost, the same ones begin again
+            begun += used  # if an episode was lost, the same episodes start again
             if progress:
                 progress(used * steps)
     return Rollouts(frames, taken, poses)

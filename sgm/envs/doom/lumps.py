@@ -1,7 +1,7 @@
-"""WAD files: a directory of lumps, read with every offset checked, and the textures they hold.
+"""WAD files: reading and writing of their lumps, and the names of their textures.
 
-Reading takes time and memory proportional to the size of the file. Whatever is not a WAD is a MapError, in which
-characters that cannot be printed are escaped.
+Every offset is checked. Reading takes time and memory proportional to the size of the file. A file that is not a WAD
+raises MapError; its message escapes characters that cannot be printed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Any
 from sgm.errors import InputError
 
 Lump = tuple[str, memoryview]
-FILE = 2**31 - 1  # bytes of a WAD: its offsets are signed numbers of 32 bits
-SHOWN = 20  # names that an error lists
-REPR = reprlib.Repr()  # of values in errors
+FILE = 2**31 - 1  # largest size of a WAD, bytes: its offsets are signed numbers of 32 bits
+SHOWN = 20  # largest number of names that an error lists
+REPR = reprlib.Repr()  # for values in errors
 REPR.maxstring = REPR.maxother = 64
 NO_TEXTURE = "-"
 TABLES = ("THINGS", "LINEDEFS", "SIDEDEFS", "VERTEXES", "SECTORS")
@@ -31,16 +31,16 @@ TEXTURE = re.compile(r'^[^\S\n]*(?:wall)?texture\s+"?([^\s",]+)', re.IGNORECASE 
 
 
 class MapError(InputError):
-    """A WAD or a map that is not what it should be."""
+    """An invalid WAD or map."""
 
 
 def read_lumps(path: str | Path) -> list[Lump]:
-    """The lumps of a WAD in order: (name, contents). Contents are views of the file's bytes: lumps may share them."""
+    """Read the lumps of a WAD in order: (name, contents). Contents are views of the file's bytes, and may overlap."""
     return _lumps(path, _contents(path))
 
 
 def write_lumps(path: str | Path, lumps: Iterable[tuple[str, bytes | memoryview]]) -> None:
-    """Write a WAD of these lumps; names have at most 8 ASCII characters."""
+    """Write lumps to a WAD; names have at most 8 ASCII characters."""
     body, directory, end = [], [], 12
     for name, contents in lumps:
         if not (isinstance(name, str) and name.isascii() and len(name) <= 8):
@@ -58,16 +58,16 @@ def write_lumps(path: str | Path, lumps: Iterable[tuple[str, bytes | memoryview]
 
 
 def map_names(path: str | Path) -> list[str]:
-    """The maps of a WAD."""
+    """Names of the maps of a WAD."""
     return names_of_maps(read_lumps(path))
 
 
 def wall_textures(path: str | Path) -> tuple[str, ...]:
-    """The wall textures of a WAD, sorted: those of TEXTURE1, TEXTURE2 and TEXTURES, and what lies within TX_START."""
+    """Names of the wall textures of a WAD, sorted: those in TEXTURE1, TEXTURE2, TEXTURES and after TX_START."""
     data = _contents(path)
     lumps = _lumps(path, data)
     definitions = [(name, contents) for name, contents in lumps if name in DEFINITIONS]
-    # Lumps may share bytes, which would then be read once per lump.
+    # Overlapping lumps would be read once per lump: their total size is limited by that of the file.
     if (total := sum(len(contents) for _, contents in definitions)) > len(data):
         raise MapError(
             f"{printable(path)} is damaged: its {len(definitions)} lumps {', '.join(DEFINITIONS)} overlap: they have "
@@ -83,13 +83,13 @@ def wall_textures(path: str | Path) -> tuple[str, ...]:
 
 
 def flats(path: str | Path) -> tuple[str, ...]:
-    """The floor and ceiling textures of a WAD, sorted; engines take them for walls too, and walls' for floors."""
+    """Names of the floor and ceiling textures of a WAD, sorted; engines accept them for walls too, and vice versa."""
     lumps = read_lumps(path)
     return tuple(sorted({*_within(lumps, "F"), *_within(lumps, "FF")}))
 
 
 def check_textures(names: Iterable[str], *paths: str | Path) -> None:
-    """Raise MapError if one of these names is no texture of these WADs."""
+    """Raise MapError if a name is not a texture of one of these WADs."""
     wanted = {name.upper() for name in texture_names(names)}
     known = {name for path in paths for name in (*wall_textures(path), *flats(path))}
     if unknown := sorted(wanted - known - {NO_TEXTURE}):
@@ -101,7 +101,7 @@ def check_textures(names: Iterable[str], *paths: str | Path) -> None:
 
 
 def _contents(path: str | Path) -> bytes:
-    """The bytes of a WAD; nothing but its header is read of a file that is none."""
+    """Read the bytes of a WAD; of a file that is not a WAD, only the header is read."""
     name, shown = _path(path), printable(path)
     try:
         status = os.stat(name)
@@ -121,7 +121,7 @@ def _contents(path: str | Path) -> bytes:
 
 
 def _lumps(path: str | Path, data: bytes) -> list[Lump]:
-    """The lumps of a WAD, from its bytes."""
+    """Parse the lumps of a WAD from its bytes."""
     count, offset = struct.unpack_from("<ii", data, 4) if len(data) >= 12 else (0, 0)
     if count < 0 or not 12 <= offset <= len(data) - 16 * count:
         raise MapError(
@@ -145,14 +145,14 @@ def names_of_maps(lumps: Sequence[Lump]) -> list[str]:
 
 
 def _markers(lumps: Sequence[Lump]) -> Iterator[int]:
-    """Numbers of the lumps that begin a map."""
+    """Yield the indices of the marker lumps of maps."""
     for number, (_, (after, _)) in enumerate(itertools.pairwise(lumps)):
         if after in ("TEXTMAP", "THINGS"):
             yield number
 
 
 def lumps_of_map(lumps: Sequence[Lump], name: str) -> dict[str, memoryview]:
-    """The lumps that belong to a map, the first one of this name."""
+    """Lumps of the first map of this name, without its marker."""
     first = 1 + next(marker for marker in _markers(lumps) if lumps[marker][0] == name)
     own: dict[str, memoryview] = {}
     for lump, contents in itertools.islice(lumps, first, None):
@@ -163,7 +163,7 @@ def lumps_of_map(lumps: Sequence[Lump], name: str) -> dict[str, memoryview]:
 
 
 def _within(lumps: Sequence[Lump], kind: str) -> Iterator[str]:
-    """Names of the lumps between markers, for example F_START and F_END; empty ones are markers of parts."""
+    """Yield the names of the lumps between markers, for example F_START and F_END; empty lumps are inner markers."""
     inside = False
     for name, contents in lumps:
         if name in (f"{kind}_START", f"{kind}_END"):
@@ -173,11 +173,11 @@ def _within(lumps: Sequence[Lump], kind: str) -> Iterator[str]:
 
 
 def _composed(path: str | Path, lump: str, contents: memoryview) -> Iterator[str]:
-    """Names in a TEXTURE1 or TEXTURE2 lump: a number of textures, where they are, and for each first its name."""
+    """Yield the names in a TEXTURE1 or TEXTURE2 lump: it has a count, offsets, and at each offset a name."""
     problem = f"{printable(path)} is damaged: its {lump} cannot be read: "
     number = struct.unpack_from("<i", contents)[0] if len(contents) >= 4 else 0
     if not 0 <= number <= (len(contents) - 4) // 4:
-        raise MapError(f"{problem}its {len(contents)} bytes cannot hold the places of {number} textures")
+        raise MapError(f"{problem}its {len(contents)} bytes cannot hold the offsets of {number} textures")
     for (offset,) in struct.iter_unpack("<i", contents[4 : 4 + 4 * number]):
         if not 0 <= offset <= len(contents) - 8:
             raise MapError(f"{problem}a texture lies at byte {offset} of {len(contents)}")
@@ -189,7 +189,7 @@ def lump_name(raw: bytes) -> str:
 
 
 def texture_names(names: Iterable[str]) -> list[str]:
-    """These names of textures as a list; MapError if they are none."""
+    """Return names of textures as a list; MapError if they are not a sequence of strings."""
     given = list(names) if isinstance(names, Iterable) and not isinstance(names, str) else [None]
     if not all(isinstance(name, str) for name in given):
         raise MapError(f"textures are {shown(names)}: expected a sequence of names, as in ['WOOD1', 'WOOD3']")
@@ -204,18 +204,18 @@ def _path(path: str | Path) -> str:
 
 
 def printable(text: Any) -> str:
-    """A text for an error, with escapes for what would not be legible on a terminal, or would change it."""
+    """Escape characters of a text that a terminal cannot print or would interpret, for errors."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names for an error, the first ones if there are many."""
+    """Join names for an error; of many, only the first ones."""
     shown = ", ".join(printable(name if len(name) <= 64 else f"{name[:64]}…") for name in names[:SHOWN])
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 def shown(value: Any) -> str:
-    """A value for an error, in ASCII and shortened."""
-    if isinstance(value, int) and value.bit_length() > 64:  # Python refuses to write out very long ones
+    """Format a value for an error, in ASCII and shortened."""
+    if isinstance(value, int) and value.bit_length() > 64:  # Python refuses to format very long integers
         return f"a number of {value.bit_length()} bits"
     return REPR.repr(value).encode("ascii", "backslashreplace").decode()

@@ -1,4 +1,4 @@
-"""Our own Doom mazes, from a seed: walls and rooms, a texture on every piece of wall, textures used again and again."""
+"""Random Doom mazes: walls and rooms, with textures that repeat over the pieces of wall."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from .wad import Block, DoomMap, MapError
 
 BLOCK = 32  # walls are made of square blocks of this side, map units
-PIECE = 3  # blocks of wall that share a texture, at most
+PIECE = 3  # largest number of blocks of wall with one texture
 SIZE = 1856  # side of the paper's maze, map units
 LIGHT = 200  # of 255
 
-# All in the freedoom2.wad that comes with vizdoom, and easy to tell apart.
+# All are in the freedoom2.wad of the vizdoom package, and easy to distinguish.
 TEXTURES = tuple(
     """
     TANROCK2 TANROCK4 TANROCK5 TANROCK7 TANROCK8 TEKBRON1 TEKBRON2 TEKGREN1 TEKGREN3 TEKGREN5 TEKLITE TEKLITE2
@@ -29,17 +29,17 @@ FLOOR, CEILING = "ZZWOLF1", "ZIMMER8"
 def generate(
     seed: int = 0, *, size: int = SIZE, rooms: int = 8, open_share: float = 0.3, textures: Sequence[str] = TEXTURES
 ) -> DoomMap:
-    """A maze from a seed, the same for the same arguments for ever: weights are trained in it.
+    """Generate a maze from a seed. The result for given arguments must never change: weights are trained in it.
 
-    A square of rooms × rooms places is walled off except for a random spanning tree; then this share of the walls is
-    taken out again, which makes rooms and loops.
+    In a square of rooms × rooms places all walls between neighbours are built except those of a random spanning tree;
+    then a share of the walls is removed, which makes larger rooms and loops.
 
     Args:
-        seed: of walls and textures.
+        seed: seed of walls and textures.
         size: side of the maze, map units; a multiple of 32.
         rooms: places along a side; at least 96 units each, walls included.
-        open_share: share of the walls taken out, 0 (a maze of corridors) to 1 (an empty hall).
-        textures: what the pieces of wall wear; the environment that gets the map checks the names.
+        open_share: share of the walls to remove, 0 (a maze of corridors) to 1 (an empty hall).
+        textures: textures of the pieces of wall, drawn at random; the environment of the map checks the names.
     """
     if not isinstance(size, int | np.integer) or size < 1 or size % BLOCK:
         raise MapError(f"size is {size!r}: expected a multiple of {BLOCK} map units")
@@ -59,7 +59,7 @@ def generate(
 
 
 def _blocks(random: np.random.Generator, side: int, rooms: int, open_share: float) -> NDArray[np.bool_]:
-    """(side + 2, side + 2) bool: which blocks are wall; the rim is."""
+    """(side + 2, side + 2) bool: which blocks are wall; those at the border are."""
     wall = np.zeros((side + 2, side + 2), np.bool_)
     wall[[0, -1]] = wall[:, [0, -1]] = True
     at = np.round(np.linspace(0, side + 1, rooms + 1)).astype(int)  # blocks of the walls between places
@@ -116,7 +116,7 @@ def _from_blocks(wall: NDArray[np.bool_], random: np.random.Generator, textures:
         "textureceiling": CEILING,
         "lightlevel": LIGHT,
     }
-    # The start only says which part of the map is meant: any open place will do.
+    # The start only selects the connected part of the map: any free place will do.
     room = np.argwhere(~wall & ~np.roll(wall, 1, 0) & ~np.roll(wall, 1, 1) & ~np.roll(wall, (1, 1), (0, 1)))
     x, y = room[len(room) // 2]
     start = {"x": float((x - 1) * BLOCK), "y": float((y - 1) * BLOCK), "angle": 0, "type": 1}
@@ -124,7 +124,7 @@ def _from_blocks(wall: NDArray[np.bool_], random: np.random.Generator, textures:
 
 
 def _faces(wall: NDArray[np.bool_]) -> list[tuple[tuple[int, int], tuple[int, int]]]:
-    """Pieces of wall between a free block and a solid one, as ends in blocks, the free one on the right."""
+    """Pieces of wall between a free block and a solid one, as both ends in blocks, with the free block on the right."""
     faces = []
     for axis in (0, 1):
         grid = wall if axis == 0 else wall.T
@@ -138,8 +138,8 @@ def _faces(wall: NDArray[np.bool_]) -> list[tuple[tuple[int, int], tuple[int, in
                     end += 1
                 if row[c]:
                     a, b = ((r, c), (r, end)) if axis == 0 else ((c, r), (end, r))
-                    # Along axis 0 the free side is at greater x if the change is +1: walk towards greater y to have
-                    # it on the right. Along axis 1 it is the other way round.
+                    # Along axis 0 the free side is at larger x if the change is +1, so the line must go towards larger
+                    # y to have it on the right. Along axis 1 it is the other way round.
                     forward = (row[c] > 0) == (axis == 0)
                     faces.append((a, b) if forward else (b, a))
                 c = end

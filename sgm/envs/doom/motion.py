@@ -1,8 +1,8 @@
-"""Dead reckoning in ViZDoom: where the player went by its actions alone, as the engine moves it where no wall is.
+"""Dead reckoning in ViZDoom: poses of the player from its actions alone, with the engine's motion without walls.
 
-A tic adds thrust to the velocity, moves the player by it, and lets friction take a part of it away. Turning begins
-slowly and is fast from the sixth tic on. The player cannot act in the first tics of an episode. Headings are exact; a
-player that pushes against a wall believes that it moves.
+In each tic thrust is added to the velocity, the player moves by the velocity, and friction reduces it. Turning is slow
+at first and fast from the sixth tic on. The player cannot act in the first tics of an episode. Headings are exact;
+positions are wrong after the player pushes against a wall, because it is assumed to move.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from sgm.errors import InputError
 
 from .driver import ACTIONS, REPEAT
 
-THRUST, SIDE = 50 * 2048 / 65536, 40 * 2048 / 65536  # what running adds to the velocity, map units a tic
-FRICTION = 0xE800 / 65536  # of the velocity that a tic leaves
-SLOW, FAST = np.radians(320 / 65536 * 360), np.radians(1280 / 65536 * 360)  # radians of turning a tic
-RAMP = 6  # tics of turning after which it is fast
-FROZEN = 7  # tics at the beginning of an episode
+THRUST, SIDE = 50 * 2048 / 65536, 40 * 2048 / 65536  # acceleration of running, map units per tic in each tic
+FRICTION = 0xE800 / 65536  # share of the velocity that is left after a tic
+SLOW, FAST = np.radians(320 / 65536 * 360), np.radians(1280 / 65536 * 360)  # turning, radians per tic
+RAMP = 6  # tic of turning from which it is fast
+FROZEN = 7  # tics at the start of an episode in which the player cannot act
 _FORWARD, _BACK, _LEFT, _RIGHT, _IDLE, _TURN_LEFT, _TURN_RIGHT = range(len(ACTIONS))
 
 
 def reckon(actions: ArrayLike) -> NDArray[np.float64]:
-    """Poses by the actions of whole episodes: (t,) or (episodes, t) to (t + 1, 3) or (episodes, t + 1, 3).
+    """Compute poses from the actions of whole episodes: (t,) or (episodes, t) to (t + 1, 3) or (episodes, t + 1, 3).
 
-    Poses are x, y in map units and heading in radians, in a frame that begins at the origin and looks along x. A motion
-    model for `sgm.navigation.dead_reckon`.
+    Poses are x, y in map units and heading in radians, relative to the first pose: at the origin, heading along x. This
+    is a motion model for `sgm.navigation.dead_reckon`.
     """
     given = np.asarray(actions)
     known = (
@@ -47,7 +47,7 @@ def reckon(actions: ArrayLike) -> NDArray[np.float64]:
 
 
 class _Player:
-    """Players at the beginning of an episode, all in step."""
+    """State of several players, from the start of an episode on, advanced together."""
 
     def __init__(self, number: int) -> None:
         self.place, self.velocity = np.zeros((2, number, 2))
@@ -56,7 +56,7 @@ class _Player:
         self.tics = 0
 
     def act(self, actions: NDArray[np.integer]) -> None:
-        """One action each, for four tics."""
+        """Take one action each, for four tics."""
         ahead = THRUST * ((actions == _FORWARD) * 1.0 - (actions == _BACK))
         left = SIDE * ((actions == _LEFT) * 1.0 - (actions == _RIGHT))
         turn = (actions == _TURN_LEFT) * 1.0 - (actions == _TURN_RIGHT)

@@ -10,15 +10,15 @@ from numpy.typing import NDArray
 
 Bools = NDArray[np.bool_]
 Floats = NDArray[np.float64]
-PAIRS = 2**20  # of positions and lines, or points on lines, that are computed together, about 100 bytes each
+PAIRS = 2**20  # pairs of positions and lines, or points on lines, computed at once; about 100 bytes each
 
 
 def points_along(ends: Floats, numbers: NDArray[np.int64]) -> Iterator[Floats]:
-    """(p, 2) points on lines, some at a time.
+    """Yield (p, 2) points on lines, in blocks.
 
     Args:
-        ends: (m, 2, 2) of the lines.
-        numbers: (m,) of points on each, at equal distances from one end to the other, both included.
+        ends: (m, 2, 2) ends of the lines.
+        numbers: (m,) number of points on each line, at equal distances from one end to the other, both included.
     """
     parts = np.searchsorted(np.cumsum(numbers), np.arange(PAIRS, numbers.sum(), PAIRS))
     for lines in np.split(np.arange(len(ends)), parts):
@@ -31,11 +31,11 @@ def points_along(ends: Floats, numbers: NDArray[np.int64]) -> Iterator[Floats]:
 
 
 def widened(cells: Bools, reach: int) -> Bools:
-    """(w, h) cells within √`reach` cells of one of these.
+    """(w, h) mask of the cells within √`reach` cells of one of `cells`.
 
-    A Euclidean distance transform says the same, in thirty times the memory.
+    A Euclidean distance transform gives the same, with thirty times the memory.
     """
-    found, rows, width = cells.copy(), cells.copy(), 0  # `rows` are widened by `width` cells within their rows
+    found, rows, width = cells.copy(), cells.copy(), 0  # `rows` is `cells`, widened by `width` cells within rows
     for up in range(math.isqrt(reach), -1, -1):
         while width < math.isqrt(reach - up * up):
             width += 1

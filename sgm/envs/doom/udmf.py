@@ -1,4 +1,4 @@
-"""UDMF, the text format of Doom maps: from a TEXTMAP to blocks of fields, and from values to text."""
+"""UDMF, the text format of Doom maps: parsing of a TEXTMAP into blocks of fields, and formatting of values."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ import numpy as np
 from .lumps import shown
 
 Block = dict[str, Any]
-BLOCKS = 2**20  # of a kind, up to 1000 bytes each: ten times those of large maps
-WORD = 256  # characters of a key or a number of UDMF
+BLOCKS = 2**20  # largest number of blocks of a kind, up to 1000 bytes each: ten times those of large maps
+WORD = 256  # largest number of characters of a key or a number
 KINDS = ("vertex", "linedef", "sidedef", "sector", "thing")
-# The tokens of UDMF. No pattern repeats a group, or looks for the end of a comment or a quoted text: a match that fails
-# late would begin anew at the next character, or keep something for each one.
+# The tokens of UDMF. No pattern repeats a group, or searches for the end of a comment or a quoted text: a match that
+# fails late would start again at the next character, or keep state for each character.
 TOKEN = re.compile(r'//[^\n]*|/\*|"|[{}=;]|[^\s{}=;"/]+|/')
 IDENTIFIER = re.compile(rf"[A-Za-z_][A-Za-z0-9_]{{0,{WORD - 1}}}")
-SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 does not have
+SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, which UTF-8 cannot encode
 INTEGER = re.compile(r"[+-]?(?:0[xX][0-9a-fA-F]+|[0-9]+)")
 NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 FLAG, WHOLE, DECIMAL = (bool, np.bool_), (int, np.integer), (float, np.floating)  # types of values
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """The words, signs and quoted texts of a TEXTMAP, without its comments, each character looked at once."""
+    """Yield the words, signs and quoted texts of a TEXTMAP, without its comments, in one pass."""
     at = 0
     while match := TOKEN.search(text, at):
         token, at = match[0], match.end()
@@ -44,17 +44,17 @@ def _tokens(text: str) -> Iterator[str]:
 
 
 def _end_of_quote(text: str, begin: int) -> int:
-    """Where the quoted text ends whose first character is at `begin`."""
+    """Return the end of the quoted text whose first character is at `begin`."""
     at = begin
     while (mark := text.find('"', at)) >= 0:
         piece, at = text[at:mark], mark + 1
-        if (len(piece) - len(piece.rstrip("\\"))) % 2 == 0:  # an odd number of backslashes makes it part of the text
+        if (len(piece) - len(piece.rstrip("\\"))) % 2 == 0:  # after an odd number of backslashes, the quote is escaped
             return at
     raise ValueError(f"TEXTMAP has a quotation mark without a second one, before {shown(text[begin:])}")
 
 
 def parse_udmf(text: str) -> tuple[str, dict[str, list[Block]]]:
-    """The namespace and the blocks, by kind, of a TEXTMAP; blocks of other kinds than KINDS are left out."""
+    """Parse the namespace and the blocks, by kind, of a TEXTMAP; blocks of kinds not in KINDS are left out."""
     tokens = _tokens(text)
 
     def expect(wanted: str, after: str) -> str:
@@ -98,7 +98,7 @@ def parse_udmf(text: str) -> tuple[str, dict[str, list[Block]]]:
 
 def _value(token: str, key: str) -> Any:
     if token.startswith('"'):
-        # A backslash is left out, unless it comes after one that is.
+        # A backslash escapes the next character, and is removed.
         return "\\".join(piece.replace("\\", "") for piece in token[1:-1].split("\\\\"))
     if token.lower() in ("true", "false"):
         return token.lower() == "true"
@@ -115,18 +115,18 @@ def _value(token: str, key: str) -> Any:
 
 
 def udmf_text(value: Any) -> str:
-    """A value as UDMF writes it."""
+    """Format a value in UDMF."""
     if isinstance(value, str) and not SURROGATE.search(value):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, FLAG):
         return "true" if value else "false"
     if is_number(value):
         return repr(int(value) if isinstance(value, WHOLE) else float(value))
-    raise ValueError(f"{shown(value)} is no value of UDMF, expected a number of at most 64 bits, a bool or text")
+    raise ValueError(f"{shown(value)} is not a value of UDMF, expected a number of at most 64 bits, a bool or text")
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a number that a TEXTMAP can hold: finite, and of at most 64 bits if it is whole."""
+    """Whether a value is a number that a TEXTMAP can hold: finite, and of at most 64 bits if it is an integer."""
     if isinstance(value, WHOLE) and not isinstance(value, bool):
         return -(2**63) <= int(value) < 2**63
     return isinstance(value, DECIMAL) and math.isfinite(value)

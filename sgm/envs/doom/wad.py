@@ -1,14 +1,14 @@
-"""Doom maps: read from a WAD in any of the three map formats, change, write as UDMF, ask where one can stand.
+"""Doom maps: read from a WAD in any of the three map formats, modify, write as UDMF, find the free positions.
 
-A WAD is a directory of lumps. A map is a marker lump followed by its own: either one TEXTMAP (UDMF, plain text) or the
-binary tables of Doom or Hexen. Whatever is read becomes the blocks of UDMF, and is written as UDMF. Compiled scripts
-(ACS) are not read, and so are gone from what is written; lines keep their specials. lumps.py reads the directory,
-udmf.py and binary.py the formats of maps, raster.py has the geometry of cells.
+A WAD is a directory of lumps. A map is a marker lump followed by the lumps of the map: either one TEXTMAP (UDMF, plain
+text) or the binary tables of Doom or Hexen. Every format is converted to blocks of UDMF, and written as UDMF. Compiled
+scripts (ACS) are not read and therefore not written; lines keep their specials. lumps.py reads the directory, udmf.py
+and binary.py the formats of maps, raster.py has the geometry of cells.
 
-WADs come from strangers. Reading takes time and memory proportional to the size of the file: every count, offset and
-length is checked against that size before it is used. What is too large for Doom is refused: coordinates beyond ±LIMIT
-map units, maps of more than CELLS cells of the raster, and walls of more than LENGTH map units in total. Whatever is
-not a WAD or not a map is a MapError, in which characters that cannot be printed are escaped.
+WADs are untrusted input. Reading takes time and memory proportional to the size of the file: every count, offset and
+length is checked against that size before it is used. Maps too large for Doom are rejected: coordinates beyond ±LIMIT
+map units, rasters of more than CELLS cells, and walls of more than LENGTH map units in total. An invalid WAD or map
+raises MapError; its message escapes characters that cannot be printed.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ __all__ = [
     "write_lumps",
 ]
 
-RADIUS = 16  # of the player, map units: half the side of a square, for Doom's players are square
-STEP, HEIGHT = 24, 56  # what the player climbs, and the gap it needs, map units
-CELL = 4.0  # of the raster of where one can get to, map units
-LIMIT = 2**16  # of coordinates, map units either way: twice what Doom's 16 bits hold, for UDMF has no limit of its own
-CELLS = 2**26  # of the raster, about 12 bytes each: a map of 32,768 × 32,768 units, whose distances still fit 16 bits
-LENGTH = 2**25  # of all solid lines together, map units: a hundred times as many as in Freedoom's largest map
-PLAYER = 1  # the thing at which player 1 starts
+RADIUS = 16  # of the player, map units: half the side of a square, because players of Doom are square
+STEP, HEIGHT = 24, 56  # largest step that the player climbs, and least height of a gap it passes, map units
+CELL = 4.0  # side of a cell of the raster of free positions, map units
+LIMIT = 2**16  # largest coordinate, map units: twice the range of Doom's 16 bits, because UDMF has no limit of its own
+CELLS = 2**26  # cells of the raster, about 12 bytes each: a map of 32,768 × 32,768 units, whose distances fit 16 bits
+LENGTH = 2**25  # total length of solid lines, map units: a hundred times that of Freedoom's largest map
+PLAYER = 1  # type of the thing at which player 1 starts
 NO_SIDE = 0xFFFF
 SIDE_TEXTURES = ("texturetop", "texturebottom", "texturemiddle")
 FLATS = ("texturefloor", "textureceiling")
 DOOM_SPECIALS = ("doom", "heretic", "strife", "zdoomtranslated")  # namespaces with the numbers of these games
 EXITS = {True: (11, 51, 52, 124, 197, 198), False: (74, 75, 243, 244)}  # lines that end the map: Doom's, Hexen's
 SOLID_FLAGS = ("blocking", "blockplayers", "blockeverything")
-# What the fields are that this module uses: the kind of block a number refers to, or one of the other words `_flaw`
-# knows. Those that are not required may be absent. All others are kept as they are.
+# Types of the fields that this module uses: the kind of block a number refers to, or one of the other words in `_flaw`.
+# Fields that are not required may be absent. All other fields are kept unchanged.
 FIELDS: Mapping[str, Mapping[str, str]] = {
     "vertex": {"x": "coordinate", "y": "coordinate"},
     "linedef": {
@@ -89,14 +89,14 @@ class DoomMap:
     """A map as the blocks of UDMF.
 
     Attributes:
-        name: of its marker, for example "MAP01".
-        namespace: of UDMF, which says what the specials of lines mean.
+        name: name of its marker, for example "MAP01".
+        namespace: namespace of UDMF, which defines the meaning of the specials of lines.
         vertices: blocks with x and y.
-        lines: blocks with v1, v2, sidefront and, if there is something behind, sideback.
+        lines: blocks with v1, v2, sidefront and, for a line with two sides, sideback.
         sides: blocks with textures and sector.
         sectors: blocks with heights and textures.
         things: blocks with x, y, angle and type.
-        wad: the file it was read from, which may hold textures of its own; "" if there is none.
+        wad: the file it was read from, which may contain its own textures; "" if there is none.
     """
 
     name: str
@@ -112,8 +112,7 @@ class DoomMap:
     def read(cls, path: str | Path, name: str | None = None) -> DoomMap:
         """Read a map of a WAD, the first one by default.
 
-        Lines without any side, which separate nothing from nothing, are left out, as engines do; a line with a back
-        side only is turned round.
+        Lines without any side are left out, as in engines; a line with only a back side is reversed.
         """
         if not isinstance(name, str | None):
             raise MapError(
@@ -146,9 +145,9 @@ class DoomMap:
         return found
 
     def _check(self, *kinds: str) -> None:
-        """Raise ValueError if a block of these kinds, by default of all, has a field that the code cannot use.
+        """Raise ValueError if a block of these kinds, by default of all, has an invalid field.
 
-        Fields are numbers, texts or flags as in FIELDS, and what they refer to exists.
+        Fields must be numbers, texts or flags as in FIELDS, and the blocks they refer to must exist.
         """
         contents = (self.vertices, self.lines, self.sides, self.sectors, self.things)
         blocks = dict(zip(KINDS, contents, strict=True))
@@ -163,7 +162,7 @@ class DoomMap:
                         raise ValueError(f"{kind} {number} has {key} = {shown(value)}, {flaw}")
 
     def _require(self, *kinds: str) -> None:
-        """Raise MapError if the blocks of these kinds are not as they should be, in a map that was made, not read."""
+        """Raise MapError if blocks of these kinds are invalid, for a map that was constructed and not read."""
         try:
             self._check(*kinds)
         except ValueError as error:
@@ -178,12 +177,12 @@ class DoomMap:
                 return float(thing["x"]), float(thing["y"]), float(thing.get("angle", 0))
         raise MapError(
             f"map {printable(self.name)} has no start of player 1 (a thing of type {PLAYER}) among its "
-            f"{len(self.things)} things: add one, it says which part of the map is to be explored"
+            f"{len(self.things)} things: add one, it selects the part of the map to explore"
         )
 
     @cached_property
     def textures(self) -> frozenset[str]:
-        """The names of all textures the map wears."""
+        """Names of all textures of the map."""
         self._require("sidedef", "sector")
         names = [side.get(key, NO_TEXTURE) for side in self.sides for key in SIDE_TEXTURES]
         names += [sector.get(key, NO_TEXTURE) for sector in self.sectors for key in FLATS]
@@ -199,9 +198,9 @@ class DoomMap:
 
     @cached_property
     def solid(self) -> Bools:
-        """(m,) which lines the player cannot cross: walls, steps that are too high, gaps that are too low.
+        """(m,) whether the player cannot cross a line: walls, steps that are too high, gaps that are too low.
 
-        Doors and lifts count as they are at the beginning, and a drop that one can only jump down is a wall.
+        Doors and lifts count in their initial state, and a drop that can only be crossed downwards is a wall.
         """
         self._require("linedef", "sidedef", "sector")
         return np.array([self._blocks(line) for line in self.lines], np.bool_)
@@ -216,13 +215,13 @@ class DoomMap:
 
     @cached_property
     def bounds(self) -> tuple[Floats, Floats]:
-        """The least and greatest coordinates of the map, (2,) each, map units."""
+        """Minimum and maximum coordinates of the map, (2,) each, map units."""
         if not len(self.segments):
             raise MapError(f"map {printable(self.name)} has no lines")
         return self.segments.min((0, 1)), self.segments.max((0, 1))
 
     def _walls(self) -> Bools:
-        """(w, h) cells with a solid line in them, and one more cell on every side of the map."""
+        """(w, h) whether a cell contains a solid line, with one more cell on every side of the map."""
         low, high = self.bounds
         shape = tuple(np.ceil((high - low) / CELL).astype(int) + 2)
         ends = self.segments[self.solid]
@@ -246,7 +245,7 @@ class DoomMap:
 
     @cached_property
     def _free(self) -> Bools:
-        """(w, h) cells that the player can reach from its start, with some units to spare from walls."""
+        """(w, h) whether the player can reach a cell from its start, with a margin to walls."""
         from scipy import ndimage
 
         clear = ~widened(self._walls(), math.ceil((RADIUS / CELL + 2) ** 2) - 1)
@@ -267,15 +266,15 @@ class DoomMap:
 
     @cached_property
     def _near(self) -> Bools:
-        """(w, h) cells that are free or next to free ones.
+        """(w, h) whether a cell is free or near a free cell.
 
-        A place that touches walls is off the free cells by up to 20 units, in a corner; one on the other side of a wall
-        of no thickness by 32 or more.
+        A position that touches walls is up to 20 units from the free cells, in a corner; a position on the other side
+        of a wall without thickness is 32 units or more from them.
         """
         return widened(self._free, int((1.5 * RADIUS / CELL) ** 2))
 
     def draw_positions(self, random: np.random.Generator, number: int) -> Floats:
-        """(n, 2) positions, uniform over where the player can get to from its start, off the walls."""
+        """Draw (n, 2) positions, map units, uniform over the area that the player can reach from its start."""
         if not isinstance(random, np.random.Generator):
             raise MapError(f"random is {shown(random)}: expected a generator, as of numpy.random.default_rng(0)")
         if not isinstance(number, WHOLE) or number < 0:
@@ -285,9 +284,9 @@ class DoomMap:
         return np.asarray((cells - 1 + random.random((number, 2))) * CELL + self.bounds[0])
 
     def is_free(self, positions: ArrayLike) -> Bools:
-        """(n,) whether the player can stand at these positions, (n, 2) map units, and get there from its start.
+        """(n,) whether the player fits at positions, (n, 2) map units, and can reach them from its start.
 
-        It may touch a wall there, which positions that are drawn do not.
+        The player may touch a wall there, unlike at drawn positions.
         """
         places = _places(positions)
         cells = np.floor((places - self.bounds[0]) / CELL) + 1
@@ -298,7 +297,7 @@ class DoomMap:
         return free
 
     def _touches(self, places: Floats, radius: float) -> Bools:
-        """(n,) whether a square of this half side around a place overlaps a solid line (separating axes)."""
+        """(n,) whether a square of half side `radius` around a position overlaps a solid line (separating axes)."""
         ends = self.segments[self.solid]
         touches = np.zeros(len(places), np.bool_)
         together = max(1, PAIRS // max(1, len(ends)))
@@ -312,10 +311,10 @@ class DoomMap:
         return touches
 
     def retextured(self, textures: Sequence[str], seed: int = 0, floor: str = "", ceiling: str = "") -> DoomMap:
-        """The same map with a texture of these on every wall side, drawn from a seed, and this floor and ceiling.
+        """Return the map with a random one of these textures on every wall side, and with this floor and ceiling.
 
-        Names are not checked here, for textures come with the engine: `check_textures` does, and so does the
-        environment that gets the map.
+        Names are not checked here, because textures belong to the engine: `check_textures` and the environment of the
+        map check them.
         """
         names = texture_names(textures) if isinstance(textures, Sequence | np.ndarray) else []
         if not names:
@@ -335,9 +334,9 @@ class DoomMap:
         return dataclasses.replace(self, sides=sides, sectors=[{**sector, **new} for sector in self.sectors])
 
     def stripped(self) -> DoomMap:
-        """The map without what would act on its own: things, damage and blinking lights of sectors, lines that exit.
+        """Return the map without active elements: things, damage and blinking lights of sectors, lines that exit.
 
-        Doors, lifts and the like stay; teleports have lost where they lead to and do nothing.
+        Doors and lifts are kept; teleports have no effect, because their destinations are things.
         """
         exits = EXITS[self.namespace.lower() in DOOM_SPECIALS]
         lines = [
@@ -350,7 +349,7 @@ class DoomMap:
         return dataclasses.replace(self, lines=lines, sectors=calm, things=[])
 
     def text(self, start: str | None = None) -> str:
-        """The map as a TEXTMAP; with a `start`, the text of a thing, that is its only thing."""
+        """Format the map as a TEXTMAP; `start`, the text of a thing, replaces all things."""
         if not isinstance(start, str | None):
             raise MapError(f"start is {shown(start)}: expected the text of a thing, or None for the map's own things")
         contents = (self.vertices, self.lines, self.sides, self.sectors, self.things if start is None else [])
@@ -371,7 +370,7 @@ class DoomMap:
         return "\n".join([*parts, start or "", ""])
 
     def write(self, path: str | Path) -> None:
-        """Write a WAD with this map in it, as UDMF; `read` gives the same map back."""
+        """Write a WAD with this map as UDMF; `read` returns the same map."""
         write_lumps(path, [(self.name, b""), ("TEXTMAP", self.text().encode()), ("ENDMAP", b"")])
 
 
@@ -380,7 +379,7 @@ def _has_side(line: Block) -> bool:
 
 
 def _mended(line: Block) -> Block:
-    """The line with a front side, and with a back side only if there is one."""
+    """Normalise a line: it has a front side, and the field `sideback` only if there is a back side."""
     line = dict(line)
     if not _present(line.get("sidefront")):
         line["v1"], line["v2"] = line.get("v2"), line.get("v1")
@@ -395,7 +394,7 @@ def _present(side: Any) -> bool:
 
 
 def _flaw(value: Any, rule: str, counts: Mapping[str, int]) -> str:
-    """What was expected of a field that is not what a rule of FIELDS says, given the number of blocks of each kind."""
+    """Describe how a field breaks a rule of FIELDS, "" if it does not; `counts` are the blocks of each kind."""
     if rule == "text":
         return "" if isinstance(value, str) else "expected text in quotes"
     if rule == "flag":
@@ -410,7 +409,7 @@ def _flaw(value: Any, rule: str, counts: Mapping[str, int]) -> str:
 
 
 def _places(positions: ArrayLike) -> Floats:
-    """(n, 2) positions."""
+    """Return positions as (n, 2) float64; MapError if they have another shape or are not numbers."""
     try:
         places = np.atleast_2d(np.asarray(positions, np.float64))
     except (TypeError, ValueError, OverflowError) as error:

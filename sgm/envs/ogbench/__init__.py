@@ -1,1 +1,1 @@
-"""OGBench's point mazes, many robots at once."""
+"""Point mazes of OGBench, with many robots at once."""

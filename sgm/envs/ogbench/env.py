@@ -1,8 +1,8 @@
-"""OGBench's point mazes as one vector environment: many robots in one maze, moved as arrays.
+"""Point mazes of OGBench as one vector environment: many robots in one maze, moved as arrays.
 
 The protocol is that of the `ogbench` package (Park et al. 2024): five tasks, start and goal each anywhere in the middle
 quarter of a cell, 1,000 steps, success within 1.0 of the goal after a step, teleports that lead to a random exit. The
-maps, tasks and contacts with walls are the package's own; the random numbers are ours. See `sgm.envs.ogbench.maze`.
+maps, tasks and contacts with walls are those of the package; the random numbers differ. See `sgm.envs.ogbench.maze`.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from .maze import Floats, Ints, Maze
 from .names import MAZES
 
 EPISODE_STEPS = 1_000
-REACHED = 1.0  # map units from the goal
-NOISE = 1.0  # map units that starts and goals are from the centre of their cell, at most, on each axis
+REACHED = 1.0  # distance within which a goal is reached, map units
+NOISE = 1.0  # largest offset of starts and goals from the centre of their cell on each axis, map units
 OPTIONS = ("task_id", "cells", "starts", "goals", "reset_mask")
 Observation = dict[str, Floats]
 
 
 class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
-    """So many robots in a point maze of OGBench, each with its own goal and its own generator.
+    """`num_envs` robots in a point maze of OGBench, each with its own goal and its own random generator.
 
     Observations are `observation`, `achieved_goal` (the same) and `desired_goal`, each (2,) float64: x and y in map
-    units. An action is (2,) in [−1, 1], clipped; it moves the robot by 0.2 of itself. `info` has `success` and
-    `position`, where the robot is: a robot that enters a teleport is shown where it entered, and is at the exit.
+    units. An action is (2,), clipped to [−1, 1]; it moves the robot by 0.2 times the action. `info` has `success` and
+    `position`, the position of the robot: after entering a teleport, that is the exit, while the observation is still
+    the place where it entered.
 
     `reset(options=...)` accepts `reset_mask` and one of:
 
@@ -42,9 +43,9 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
     - `cells`: (num_envs, 2, 2) rows and columns of start and goal cells, with the noise of the tasks;
     - `starts` and `goals`: (num_envs, 2) each, x and y, without noise. Without `goals`, the goals stay.
 
-    With none of them it draws one of the five tasks.
+    Without these options it draws one of the five tasks.
 
-    There is no autoreset: a robot that has finished stays where it is until it is reset.
+    There is no autoreset: a robot whose episode has ended stays where it is until it is reset.
     """
 
     metadata = {"render_modes": [], "autoreset_mode": AutoresetMode.DISABLED}  # noqa: RUF012 (Gymnasium's)
@@ -58,9 +59,9 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
         max_episode_steps: int | None = EPISODE_STEPS,
         starts: ArrayLike | None = None,
     ):
-        """Make robots in a maze: "medium", "large", "giant" or "teleport".
+        """Make `num_envs` robots in a maze: "medium", "large", "giant" or "teleport".
 
-        `starts`, (m, 2) places: resets without options begin at one of them, and there is no goal.
+        With `starts`, (m, 2) positions, resets without options start at a random one of them, without a goal.
         """
         require(maze in MAZES, "maze", maze, f"one of {', '.join(MAZES)}")
         require(is_number(num_envs, 1), "num_envs", num_envs, "a number of sub-environments, 1 or more")
@@ -75,18 +76,18 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.tasks: Ints = np.array([(task["init_ij"], task["goal_ij"]) for task in self.maze.env.task_infos])
         self._random = [np.random.default_rng() for _ in range(num_envs)]
-        # A robot that was never begun stands in the first cell, so that whoever looks at all robots sees numbers.
+        # Before its first reset a robot is in the first cell, so that the positions of all robots are numbers.
         self.places, self.goals, self._seen = np.zeros((3, num_envs, 2))
         self._warm = np.zeros((num_envs, 2))
         self._elapsed = np.zeros(num_envs, np.int64)
         self._finished = np.zeros(num_envs, np.bool_)
         self.starts = None if starts is None else np.asarray(starts, np.float64)
-        self.simulated = 0  # steps that asked the simulator
+        self.simulated = 0  # steps of robots for which the simulator was called
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode in every sub-environment, or in those of `options["reset_mask"]`."""
+        """Start an episode in every sub-environment, or in those of `options["reset_mask"]`."""
         given = dict(options or {})
         if unknown := sorted(set(given) - set(OPTIONS)):
             raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(OPTIONS)}")
@@ -110,7 +111,7 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
         return self._observe(), self._info(np.zeros(self.num_envs, np.bool_))
 
     def step(self, actions: ArrayLike) -> tuple[Observation, Floats, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Carry out (num_envs, 2) actions where the episode goes on."""
+        """Take (num_envs, 2) actions in sub-environments whose episode has not ended."""
         checked = np.asarray(actions, np.float64)
         if checked.shape != (self.num_envs, 2) or np.isnan(checked).any():
             raise InputError(f"got actions of shape {checked.shape}: expected ({self.num_envs}, 2) numbers in [−1, 1]")
@@ -132,7 +133,10 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
         return self._observe(), success.astype(np.float64), success, late, self._info(success)
 
     def set_goals(self, goals: ArrayLike, mask: NDArray[np.bool_] | None = None) -> Observation:
-        """Go for other goals, (num_envs, 2), from here on; places and step counts stay, and who had arrived goes on."""
+        """Set new goals, (num_envs, 2), within episodes; robots that had reached their goal continue.
+
+        Positions and step counts do not change.
+        """
         mask = check_mask(mask, self.num_envs)
         self.goals[mask] = np.asarray(goals, np.float64)[mask]
         late = np.inf if self.max_episode_steps is None else self.max_episode_steps
@@ -140,7 +144,7 @@ class PointMazes(VectorEnv[Observation, np.ndarray, np.ndarray]):
         return self._observe()
 
     def _cells(self, rows: Ints, given: Mapping[str, Any]) -> Ints:
-        """(m, 2, 2) start and goal cells of these robots."""
+        """(m, 2, 2) start and goal cells for the robots `rows`, from the options or drawn."""
         if "cells" in given:
             cells, shape = np.asarray(given["cells"]), (self.num_envs, 2, 2)
             fits = cells.shape == shape and cells.dtype.kind in "iu"

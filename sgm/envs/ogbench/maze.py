@@ -1,7 +1,7 @@
-"""OGBench's point mazes: their cells, the way through them, and their physics for many robots at once.
+"""Point mazes of OGBench: their cells, shortest paths between cells, and their physics for many robots at once.
 
-The simulator is asked only where the sphere may touch a wall: an action moves the sphere as such and leaves it without
-speed, so that physics does nothing elsewhere. Both ways give the same numbers.
+The simulator is called only if the sphere may touch a wall: an action sets the position of the sphere and its speed is
+0, so physics changes nothing elsewhere. The numbers are the same with and without the simulator.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from .package import register
 
 SPEED = 0.2  # map units that an action of length 1 moves the sphere
 RADIUS = 0.7  # of the sphere, map units
-TOUCH = 1e-6  # map units around a wall within which the simulator is asked
-NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1))  # in the recipe's order, which decides between equal paths
+TOUCH = 1e-6  # distance to a wall within which the simulator is called, map units
+NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1))  # in the order of the package, which decides between equal paths
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
 class Maze:
-    """A point maze: its cells, the oracle's way through them, and its physics."""
+    """A point maze: its cells, the shortest paths of the oracle policy, and its physics."""
 
     def __init__(self, name: str) -> None:
-        """Make the environment, whose map and simulator are used."""
+        """Make the environment of the package, for its map and simulator."""
         register("a point maze of OGBench")
         import gymnasium
         import mujoco
@@ -55,7 +55,7 @@ class Maze:
 
     @property
     def lines(self) -> Floats:
-        """(n, 4) x, y, x, y of the ends of walls, map units."""
+        """(n, 4) x, y, x, y of both ends of the lines of walls, map units."""
         ends = outline(self.map == 1).reshape(-1, 2)[:, ::-1]
         return np.asarray(((ends - 0.5) * self.unit - self.offset).reshape(-1, 4), np.float64)
 
@@ -64,12 +64,12 @@ class Maze:
         return ((places[:, ::-1] + self.offset + 0.5 * self.unit) / self.unit).astype(np.int64)
 
     def contains(self, places: Floats) -> NDArray[np.bool_]:
-        """(n, 2) x and y to (n,) bool: on the map."""
+        """(n, 2) x and y to (n,) bool: whether a position is on the map."""
         cells = (places[:, ::-1] + self.offset + 0.5 * self.unit) / self.unit
         return np.asarray(((cells >= 0) & (cells < self.map.shape)).all(axis=1))
 
     def towards(self, places: Floats, goals: Floats) -> Floats:
-        """(n, 2) unit vectors from places to the centre of the next cell on the way to (n, 2) goals."""
+        """(n, 2) unit vectors from positions to the centre of the next cell on the shortest path to (n, 2) goals."""
         (i, j), (goal_i, goal_j) = self.cells_at(places).T, self.cells_at(goals).T
         ahead = self.centres(self._next[goal_i, goal_j, i, j]) - places
         return np.asarray(ahead / (np.sqrt((ahead**2).sum(axis=1, keepdims=True)) + 1e-6))
@@ -78,7 +78,7 @@ class Maze:
         """(n,) whether the sphere may touch a wall."""
         cells = self.cells_at(places)
         inside = places - self.centres(cells)
-        edge = 0.5 * self.unit - np.abs(inside)  # how far the sphere's middle is from the nearest edges of its cell
+        edge = 0.5 * self.unit - np.abs(inside)  # from the centre of the sphere to the nearest edges of its cell
         near = edge < RADIUS + TOUCH
         (x, y), (near_x, near_y) = np.where(inside < 0, -1, 1).T, near.T
         i, j = cells.T
@@ -87,7 +87,7 @@ class Maze:
         return np.asarray(beside | corner & self._is_wall[i + y, j + x] | self._is_wall[i, j])
 
     def simulate(self, place: Floats, warm: Floats) -> None:
-        """Let physics act for one step on a sphere at (2,) `place`; changes it and the (2,) memory of the solver."""
+        """Simulate one step of a sphere; updates its (2,) `place` and the (2,) warm start of the solver in place."""
         data = self.env.data
         data.qpos[:], data.qvel[:], data.qacc_warmstart[:] = place, 0.0, warm
         self._step(self.env.model, data, nstep=self.env.frame_skip)
@@ -98,7 +98,7 @@ class Maze:
         return bool(up == down != left == right)
 
     def _search(self, i: int, j: int) -> Ints:
-        """Cells to walk from everywhere to a cell, over its neighbours; −1 where there is no way."""
+        """(height, width) number of cells on the shortest path from each cell to a cell; −1 where there is no path."""
         steps = np.full(self.map.shape, -1)
         steps[i, j], queue = 0, [(i, j)]
         for a, b in queue:
@@ -109,7 +109,7 @@ class Maze:
         return steps
 
     def _following(self, steps: Ints) -> Ints:
-        """(height, width, 2) the neighbour nearest to the goal, or the cell itself where none is nearer."""
+        """(height, width, 2) the neighbour nearest to the goal; the cell itself at the goal and without a path."""
         following: Ints = np.moveaxis(np.indices(steps.shape), 0, -1).copy()
         for i, j in np.argwhere(steps > 0).tolist():
             ways = [(i + a, j + b) for a, b in NEIGHBOURS if self.map[i + a, j + b] == 0]
@@ -117,9 +117,9 @@ class Maze:
         return following
 
     def move(self, places: Floats, actions: Floats, warm: Floats) -> tuple[Floats, int]:
-        """One step of physics: (n, 2) places and (n, 2) actions to (n, 2) places, and how many asked the simulator.
+        """Move spheres for one step: (n, 2) positions and (n, 2) actions to (n, 2) positions, and the number simulated.
 
-        Changes `warm`, (n, 2), what the solver remembers of each sphere; 0 at the beginning of an episode.
+        `warm`, (n, 2), is the warm start of the solver for each sphere, 0 at the start of an episode; it is updated.
         """
         places = places + SPEED * actions
         touching = self.touching(places)
@@ -130,7 +130,7 @@ class Maze:
         return places, len(rows)
 
     def entered(self, places: Floats) -> Ints:
-        """Which of (n, 2) places are in a teleport."""
+        """Indices of those of (n, 2) positions that are in a teleport."""
         if not len(self.doors):
             return np.empty(0, np.int64)
         apart = ((places[:, None] - self.doors) ** 2).sum(axis=2).min(axis=1)

@@ -1,4 +1,4 @@
-"""The environments of the `ogbench` package as vector environments that repeat with their seed."""
+"""Environments of the `ogbench` package as vector environments whose seed determines every episode."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from sgm.errors import MissingExtra
 
 
 class OwnNumbers(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment that draws from NumPy's global generator, with a generator of its own in its place.
+    """Wrapper that replaces NumPy's global generator, from which an environment draws, by the environment's own.
 
     Mazes of OGBench draw the noise of starts and goals, tasks and teleports from `np.random`, and random actions before
-    an episode from their action space. Their seed reaches neither. Here `reset(seed=...)` seeds both, and the global
-    generator is as before after every call.
+    an episode from their action space. Their seed affects neither. Here `reset(seed=...)` seeds both, and the global
+    generator is unchanged after every call.
     """
 
     def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
@@ -28,7 +28,7 @@ class OwnNumbers(gymnasium.Wrapper[Any, Any, Any, Any]):
         self._numbers = np.random.RandomState()
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
+        """Start an episode."""
         if seed is not None:
             self._numbers.seed(seed % 2**32)
             self.env.unwrapped.action_space.seed(seed)
@@ -36,7 +36,7 @@ class OwnNumbers(gymnasium.Wrapper[Any, Any, Any, Any]):
             return self.env.reset(seed=seed, options=options)
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Carry out an action."""
+        """Take an action."""
         with self._in_place():
             return self.env.step(action)
 
@@ -52,20 +52,20 @@ class OwnNumbers(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def make_vec(name: str, number: int, **arguments: Any) -> Any:
-    """So many environments of an id as a `SyncVectorEnv` without autoreset; MissingExtra without the package."""
+    """Make `number` environments of an id as a `SyncVectorEnv` without autoreset; MissingExtra without the package."""
     register(f"ogbench:{name}", draws=name.startswith("visual-"))
     mode = {"autoreset_mode": AutoresetMode.DISABLED}
     return gymnasium.make_vec(name, number, "sync", vector_kwargs=mode, wrappers=[OwnNumbers], **arguments)
 
 
 def register(what: str, *, draws: bool = False) -> None:
-    """Import the package, also where there is no screen; MissingExtra, for `what`, if it is not installed."""
+    """Import the package, also without a display; MissingExtra, for `what`, if it is not installed."""
     before = os.environ.get("MUJOCO_GL")
     os.environ.setdefault("MUJOCO_GL", "egl" if draws else "disabled")
     try:
         import ogbench.locomaze  # noqa: F401
     except ModuleNotFoundError as error:
         raise MissingExtra(what, "ogbench", error) from error
-    finally:  # other environments of this process may want to draw later
+    finally:  # other environments of this process may render later
         if before is None:
             del os.environ["MUJOCO_GL"]

@@ -1,4 +1,4 @@
-"""A point in a maze, the paper's first benchmark: one (`PointMazeEnv`) or many at once (`PointMazeVectorEnv`).
+"""A point robot in a maze, the paper's first benchmark: one (`PointMazeEnv`) or many (`PointMazeVectorEnv`).
 
 Both are Gymnasium goal environments around the same array functions: sub-environment `i` of a vector environment seeded
 with `s` and a single environment seeded with `s + i` give the same trajectory, bit for bit.
@@ -26,31 +26,31 @@ from sgm.errors import InputError
 Floats = NDArray[np.float64]
 Observation = dict[str, NDArray[np.float32]]
 
-SUBSTEPS = 10  # of one step; the authors'
+SUBSTEPS = 10  # of one step, as in the authors' code
 NOISE_CHUNK = 64  # steps of noise drawn at once: one call of a generator costs as much as sixty samples
 NOISE_WIDTH = {"shared": 1, "independent": 2}  # samples per step
-DIFFICULTY_MARGIN = 0.05  # of the largest distance, on both sides; the authors'
+DIFFICULTY_MARGIN = 0.05  # share of the largest distance, on both sides, as in the authors' code
 BOUNDS = {"min_distance", "max_distance"}
 OPTIONS = ("difficulty", "min_distance", "max_distance", "uniform", "start", "goal")
 
 
 def move(maze: Maze, positions: Floats, actions: Floats) -> Floats:
-    """Move points for one step, in sub-steps, axis by axis; a move into a wall or off the map does not happen.
+    """Move points for one step, in sub-steps, axis by axis; moves into a wall or off the map are left out.
 
     Args:
-        maze: where the points are.
+        maze: the maze that the points are in.
         positions: (n, 2) float64, cells; each in a free cell.
         actions: (n, 2) float64, cells; each component in [−1, 1].
 
     Returns:
-        (n, 2) float64, cells; each in a free cell. Every row depends on its own row only.
+        (n, 2) float64, cells; each in a free cell. Every row depends only on the same row of the arguments.
     """
     increments = actions / SUBSTEPS
     ends = positions.copy()
     for _ in range(SUBSTEPS):
         ends += increments
     # A move is monotone on each axis, so it stays within the block of cells between its ends: if all of these are
-    # open, nothing refuses a sub-step, and the slow way would arrive at the same sums.
+    # free, no sub-step is left out, and `_creep` would give the same sums.
     (top, left), (bottom, right) = _cells(positions).T, _cells(ends).T
     is_open = maze.open_cells
     clear = is_open[top, right] & is_open[bottom, left] & is_open[bottom, right]
@@ -61,7 +61,7 @@ def move(maze: Maze, positions: Floats, actions: Floats) -> Floats:
 
 
 def _creep(maze: Maze, positions: Floats, increments: Floats) -> Floats:
-    """The sub-steps of `move`, each one checked."""
+    """Move points in sub-steps, each one checked against the walls; see `move`."""
     places = list(positions.T)
     cells = list(_cells(positions).T)
     for _ in range(SUBSTEPS):
@@ -90,7 +90,7 @@ class _Noise:
         self._sources: list[np.random.Generator | None] = [None] * count
 
     def follow(self, index: int, rng: np.random.Generator) -> None:
-        """Draw noise of sub-environment `index` from `rng` from now on; what another generator gave is dropped."""
+        """Draw noise of sub-environment `index` from `rng` from now on; noise of another generator is discarded."""
         if self._sources[index] is not rng:
             self._sources[index] = rng
             self._used[index] = NOISE_CHUNK
@@ -101,7 +101,7 @@ class _Noise:
             return np.zeros((len(indices), self._chunks.shape[2]))
         for index in indices[self._used[indices] == NOISE_CHUNK]:
             rng = self._sources[index]
-            assert rng is not None  # `_advance` refuses to step what was never reset
+            assert rng is not None  # `_advance` raises before the first reset
             self._chunks[index] = rng.normal(0.0, self._deviation, self._chunks.shape[1:])
             self._used[index] = 0
         noise = self._chunks[indices, self._used[indices]]
@@ -111,14 +111,14 @@ class _Noise:
 
 @dataclass(frozen=True)
 class _Draw:
-    """How to find a start and a goal."""
+    """Settings for drawing a start and a goal."""
 
     interval: tuple[int, int] | None  # least and largest admissible distance, cells; None: the training mixture
     start: Floats | None  # (2,), or (n, 2) for a batch, cells; None: drawn
     goal: Floats | None
 
     def row(self, index: int) -> _Draw:
-        """What a batch asks for one sub-environment."""
+        """Select the settings of one sub-environment from those of a batch."""
         return _Draw(self.interval, _row(self.start, index), _row(self.goal, index))
 
 
@@ -127,20 +127,20 @@ def _row(batch: Floats | None, index: int) -> Floats | None:
 
 
 class PointMaze:
-    """What the single and the vector environment share: settings, spaces, rewards, the drawing of starts and goals.
+    """Base of the single and the vector environment: settings, spaces, rewards, drawing of starts and goals.
 
     Args:
-        maze: a name or path for `load_maze`, or a `Maze`, which is used as it is.
-        resize: inflate every cell by this factor.
-        thin: inflate free space only; walls stay one cell thick.
-        maze_seed: which of the random mazes.
+        maze: a name or path for `load_maze`, or a `Maze`, which is not resized.
+        resize: enlarge every cell by this factor.
+        thin: enlarge free space only; walls stay one cell thick.
+        maze_seed: seed of a random maze.
         action_noise: standard deviation of the noise added to an action before it is clipped, cells.
         noise: "shared" adds one sample to both components (the authors' code), "independent" one to each.
         success_radius: the goal is reached at less than this Euclidean distance, cells.
-        prob_near: probability that a training episode's goal is near its start; else it is anywhere.
-        near: what is near: geodesic distance, cells.
-        reset_options: options of every reset that gets none, an automatic one too; None: training episodes.
-        max_episode_steps: truncate after this many steps; None: never.
+        prob_near: probability that the goal of a training episode is near its start; otherwise it is anywhere.
+        near: largest geodesic distance of a near goal, cells.
+        reset_options: default options of `reset`, also of automatic resets; None: training episodes.
+        max_episode_steps: truncate episodes after this many steps; None: never.
         render_mode: None or "rgb_array".
     """
 
@@ -179,7 +179,7 @@ class PointMaze:
         self.render_mode = render_mode
 
     def _noise_for(self, count: int) -> _Noise:
-        """A source of noise for this many sub-environments."""
+        """Make a source of noise for `count` sub-environments."""
         return _Noise(count, NOISE_WIDTH[self.noise], self.action_noise)
 
     def _single_spaces(self) -> tuple[Any, Any]:
@@ -189,11 +189,11 @@ class PointMaze:
         return observations, spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def to_observation(self, positions: ArrayLike) -> NDArray[np.float32]:
-        """Positions, (..., 2) in cells, as the agent sees them: (..., 2) float32 in [0, 1]."""
+        """Convert positions, (..., 2) in cells, to observations: (..., 2) float32 in [0, 1]."""
         return (np.asarray(positions, dtype=np.float64) / self.maze.size).astype(np.float32)
 
     def to_cells(self, observations: ArrayLike) -> Floats:
-        """What the agent sees, (..., 2) in [0, 1], as positions: (..., 2) float64 in cells."""
+        """Convert observations, (..., 2) in [0, 1], to positions: (..., 2) float64 in cells."""
         return np.asarray(observations, dtype=np.float64) * self.maze.size
 
     def compute_terminated(self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any = None) -> Any:
@@ -202,32 +202,32 @@ class PointMaze:
         return np.hypot(offsets[..., 0], offsets[..., 1]) < self.success_radius
 
     def compute_truncated(self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any = None) -> Any:
-        """Whether where a point is cuts its episode short, which it never does: (..., 2) and (..., 2) -> (...) bool."""
+        """Always False, because no position truncates an episode: (..., 2) and (..., 2) -> (...) bool."""
         return np.zeros(np.broadcast_shapes(np.shape(achieved_goal), np.shape(desired_goal))[:-1], dtype=np.bool_)[()]
 
     def compute_reward(self, achieved_goal: ArrayLike, desired_goal: ArrayLike, info: Any = None) -> Any:
         """−1, or 0 where the goal is reached: (..., 2) and (..., 2) in [0, 1] -> (...) float64.
 
-        The authors give −1 for the step that arrives, too; returns differ by one.
+        In the authors' code the step that reaches the goal also has reward −1, so returns differ by one.
         """
         return np.where(self.compute_terminated(achieved_goal, desired_goal), 0.0, -1.0)[()]
 
     def _observe(self, positions: Floats, goals: Floats) -> Observation:
-        """(..., 2) and (..., 2) in cells -> what the agent sees; nothing in it is shared with the environment."""
+        """Make observations from positions and goals, (..., 2) each in cells; the arrays are copies."""
         seen = self.to_observation(positions)
         return {"observation": seen, "achieved_goal": seen.copy(), "desired_goal": self.to_observation(goals)}
 
     def _advance(self, positions: Floats, actions: Floats, indices: NDArray[np.intp]) -> Floats:
-        """Carry out actions of the sub-environments `indices`: (m, 2), (m, 2), (m,) -> (m, 2) float64, cells.
+        """Take actions in the sub-environments `indices`: (m, 2), (m, 2), (m,) -> (m, 2) float64, cells.
 
-        Noise comes first and bounds afterwards, as in the authors' code.
+        Noise is added before clipping, as in the authors' code.
         """
         if np.isnan(positions).any():
             raise gymnasium.error.ResetNeeded("step was called before any reset of the environment; call reset first")
         return move(self.maze, positions, np.clip(actions + self._noise.draw(indices), -1.0, 1.0))
 
     def _parse(self, options: Mapping[str, Any], shape: tuple[int, ...], rows: Any = ...) -> _Draw:
-        """Check reset options; `shape` is that of all starts, and `rows` are those which matter."""
+        """Check reset options; `shape` is that of all starts, and only `rows` are used."""
         options = options or self.reset_options
         if unknown := sorted(set(options) - set(OPTIONS)):
             raise InputError(f"reset got unknown options {unknown}; accepted: {', '.join(OPTIONS)}")
@@ -238,7 +238,7 @@ class PointMaze:
         return _Draw(self._interval(options), places["start"], places["goal"])
 
     def _settle(self, given: ArrayLike, what: str, shape: tuple[int, ...], rows: Any) -> Floats:
-        """Explicit positions, checked where they matter and spread over the batch: -> `shape` float64, cells."""
+        """Broadcast given positions to `shape`, float64 in cells, and check those of `rows`."""
         try:
             positions = np.array(np.broadcast_to(np.asarray(given, dtype=np.float64), shape))
         except ValueError as error:
@@ -258,7 +258,7 @@ class PointMaze:
         if options.get("start") is not None and options.get("goal") is not None:
             raise InputError(f"reset got start, goal and {asked}; start and goal leave nothing to draw: drop one")
         low, high = self._bounds(asked)
-        # Distances are whole numbers; the slack keeps a bound admissible that came out as, say, 3.0000000000000004.
+        # Distances are integers; the slack admits a bound with a rounding error, such as 3.0000000000000004.
         least, largest = max(0, int(np.ceil(low - 1e-9))), int(min(np.floor(high + 1e-9), self.maze.diameter))
         if least > largest:
             raise InputError(
@@ -268,7 +268,7 @@ class PointMaze:
         return least, largest
 
     def _bounds(self, asked: Mapping[str, Any]) -> tuple[float, float]:
-        """Least and largest distance as asked, cells, not yet whole numbers."""
+        """Least and largest distance of the options, cells, not rounded yet."""
         farthest = self.maze.diameter
         if "difficulty" in asked:
             share = asked["difficulty"]
@@ -279,10 +279,10 @@ class PointMaze:
         return asked.get("min_distance", 0), asked.get("max_distance", farthest)
 
     def _draw(self, rng: np.random.Generator, draw: _Draw) -> tuple[Floats, Floats]:
-        """Start and goal, (2,) each, cells.
+        """Draw start and goal, (2,) each, cells.
 
         A drawn start is uniform over the free cells that have an admissible goal, a drawn goal uniform over the
-        admissible cells, each with a uniform place in its cell.
+        admissible cells, both with a uniform position within the cell.
         """
         if draw.start is not None and draw.goal is not None:
             return draw.start, draw.goal
@@ -291,12 +291,12 @@ class PointMaze:
             high = int(min(high, self.near))
         if draw.goal is not None:
             return self._place_around(draw.goal, rng, low, high), draw.goal
-        # Moves are between neighbours, so a cell has goals at every whole distance up to that of the farthest.
+        # Moves are between neighbours, so every integer distance up to that of the farthest cell occurs.
         start = draw.start if draw.start is not None else self._place(rng, self.maze.eccentricity >= low)
         return start, self._place_around(start, rng, low, high)
 
     def _place_around(self, anchor: Floats, rng: np.random.Generator, low: int, high: int) -> Floats:
-        """A random position from `low` to `high` cells from `anchor`: (2,) -> (2,) float64, cells."""
+        """Draw a random position from `low` to `high` cells from `anchor`: (2,) -> (2,) float64, cells."""
         distances = self.maze.distances[self.maze.cell_ids(anchor)]
         if distances.max() < low:
             raise InputError(
@@ -306,7 +306,7 @@ class PointMaze:
         return self._place(rng, (distances >= low) & (distances <= high))
 
     def _place(self, rng: np.random.Generator, admissible: NDArray[np.bool_]) -> Floats:
-        """A random position in one of the admissible of the F free cells: (F,) bool -> (2,) float64, cells."""
+        """Draw a random position in one of the admissible free cells: (F,) bool -> (2,) float64, cells."""
         choices = np.flatnonzero(admissible)
         return self.maze.cells[choices[rng.integers(len(choices))]] + rng.random(2)
 
@@ -315,7 +315,7 @@ class PointMaze:
 
 
 class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
-    """A point that goes to a goal in a maze.
+    """Goal environment of a point in a maze.
 
     Observations are `observation`, `achieved_goal` (the same) and `desired_goal`, each (2,) float32: row and column
     divided by the maze's height and width. An action is a displacement, (2,) in [−1, 1] cells. The reward is −1 until
@@ -328,10 +328,10 @@ class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
     - `min_distance`, `max_distance`: the distance in cells, ends included;
     - `uniform=True`: start and goal are anywhere.
 
-    With none of these it begins a training episode.
+    Without these options it starts a training episode.
 
-    Through `gymnasium.make` an episode is limited by Gymnasium's own wrapper: 20 steps unless `max_episode_steps` says
-    otherwise (−1: no limit). Constructed directly, it has no limit unless `max_episode_steps` sets one.
+    With `gymnasium.make` Gymnasium's wrapper limits an episode: to 20 steps, or to `max_episode_steps` (−1: no limit).
+    Constructed directly, an environment has no limit unless `max_episode_steps` sets one.
     """
 
     metadata = {"render_modes": ["rgb_array"], "render_fps": 10}  # noqa: RUF012 (Gymnasium's name and type)
@@ -346,7 +346,7 @@ class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
     def reset(
         self, *, seed: int | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; see the class for `options`."""
+        """Start an episode; see the class for `options`."""
         super().reset(seed=seed)
         draw = self._parse(options or {}, (2,))
         self._noise.follow(0, self.np_random)
@@ -357,7 +357,7 @@ class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
         return observation, self._info(observation) | {"distance": distance}
 
     def step(self, action: ArrayLike) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
-        """Carry out an action, (2,) in cells; out-of-range actions are clipped after the noise."""
+        """Take an action, (2,) in cells; it is clipped after the noise is added."""
         actions = _check_actions(np.asarray(action)[None], 1)
         self._position = self._advance(self._position[None], actions, np.zeros(1, dtype=np.intp))[0]
         self._elapsed += 1
@@ -367,7 +367,7 @@ class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
         return observation, 0.0 if info["success"] else -1.0, info["success"], truncated, info
 
     def render(self) -> NDArray[np.uint8] | None:
-        """The maze, the point and its goal as a (pixels, pixels, 3) uint8 image."""
+        """Draw the maze, the point and its goal as a (pixels, pixels, 3) uint8 image."""
         return self._frame(self._position, self._goal) if self.render_mode == "rgb_array" else None
 
     def _info(self, observation: Observation) -> dict[str, Any]:
@@ -376,14 +376,15 @@ class PointMazeEnv(PointMaze, gymnasium.Env[Observation, np.ndarray]):
 
 
 class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.ndarray]):
-    """`num_envs` points, each with its own goal and its own generator, moved as arrays; see `PointMazeEnv`.
+    """`num_envs` points, each with its own goal and random generator, moved as arrays; see `PointMazeEnv`.
 
-    `reset(seed=s)` seeds sub-environment `i` with `s + i`. `reset(options=...)` accepts what a single environment does,
-    with `start` and `goal` of shape (2,) or (num_envs, 2), and `reset_mask`, (num_envs,) bool: reset only these.
+    `reset(seed=s)` seeds sub-environment `i` with `s + i`. `reset(options=...)` accepts the options of a single
+    environment, with `start` and `goal` of shape (2,) or (num_envs, 2), and `reset_mask`, (num_envs,) bool: reset only
+    these.
 
-    `autoreset_mode` is Gymnasium's. With "NextStep" (the default) and "SameStep" it is as in `SyncVectorEnv`. With
-    "Disabled" a finished sub-environment stays where it is, with reward 0, until a reset or a new goal (`set_goals`)
-    revives it, so that a batch of episodes can be run to the end of the last one (`SyncVectorEnv` would fail).
+    `autoreset_mode` is that of Gymnasium. "NextStep" (the default) and "SameStep" work as in `SyncVectorEnv`. With
+    "Disabled" a sub-environment whose episode has ended stays where it is, with reward 0, until a reset or a new goal
+    (`set_goals`), so that a batch of episodes can be run to the end of the last one (`SyncVectorEnv` would fail).
     """
 
     metadata = {  # noqa: RUF012 (Gymnasium's name and type)
@@ -391,7 +392,7 @@ class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.
         "autoreset_mode": AutoresetMode.NEXT_STEP,
     }
 
-    idle_action = 0.0  # a finished point stays anyway; others only tremble
+    idle_action = 0.0  # a point whose episode has ended does not move; others move only by the noise
 
     def __init__(
         self,
@@ -420,18 +421,18 @@ class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.
 
     @property
     def positions(self) -> Floats:
-        """(num_envs, 2) float64: where the points are, cells (a copy)."""
+        """(num_envs, 2) float64 positions of the points, cells (a copy)."""
         return self._positions.copy()
 
     @property
     def goals(self) -> Floats:
-        """(num_envs, 2) float64: where they should go, cells (a copy)."""
+        """(num_envs, 2) float64 goals, cells (a copy)."""
         return self._goals.copy()
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode in every sub-environment, or in those of `options["reset_mask"]`."""
+        """Start an episode in every sub-environment, or in those of `options["reset_mask"]`."""
         choice = dict(options or {})
         mask = check_mask(choice.pop("reset_mask", None), self.num_envs)
         draw = self._parse(choice, (self.num_envs, 2), mask)
@@ -444,7 +445,7 @@ class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.
         return observation, self._infos(observation, mask, begun=mask)
 
     def step(self, actions: ArrayLike) -> tuple[Observation, Floats, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Carry out actions, (num_envs, 2) in cells, where the episode goes on."""
+        """Take actions, (num_envs, 2) in cells, in sub-environments whose episode has not ended."""
         checked = _check_actions(actions, self.num_envs)
         idle = self._finished.copy()
         going = np.flatnonzero(~idle)
@@ -463,11 +464,13 @@ class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.
         return observation, rewards, terminated, truncated, infos
 
     def set_goals(self, goals: ArrayLike, mask: NDArray[np.bool_] | None = None) -> Observation:
-        """Go for other goals from here on; positions and step counts stay, and who had arrived goes on.
+        """Set new goals within episodes; points that had reached their goal continue.
+
+        Positions and step counts do not change.
 
         Args:
             goals: (num_envs, 2) or (2,), cells.
-            mask: (num_envs,) bool, whose goal to change; None: everybody's.
+            mask: (num_envs,) bool, sub-environments whose goal changes; None: all.
         """
         mask = check_mask(mask, self.num_envs)
         self._goals[mask] = self._settle(goals, "goal", (self.num_envs, 2), mask)[mask]
@@ -475,13 +478,13 @@ class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.
         return self._observe(self._positions, self._goals)
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """One image per sub-environment, as a single environment renders it."""
+        """Draw one image per sub-environment, as in a single environment."""
         if self.render_mode != "rgb_array":
             return None
         return tuple(self._frame(*both) for both in zip(self._positions, self._goals, strict=True))
 
     def _begin(self, mask: NDArray[np.bool_], draw: _Draw | None = None) -> None:
-        """Begin an episode in the sub-environments of `mask`, (num_envs,) bool."""
+        """Start an episode in the sub-environments of `mask`, (num_envs,) bool."""
         if not mask.any():
             return
         draw = draw or self._parse({}, (self.num_envs, 2), mask)
@@ -492,7 +495,7 @@ class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.
         self._finished[mask] = False
 
     def _begin_same_step(self, final: Observation) -> tuple[Observation, dict[str, Any]]:
-        """Begin where an episode has just finished; its last observation and info go into the info of this step."""
+        """Start episodes where one has just ended; the last observation and info go into the info of this step."""
         ended = self._finished.copy()
         final_obs = np.full(self.num_envs, None, dtype=object)
         for index in np.flatnonzero(ended):
@@ -505,13 +508,13 @@ class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.
         return observation, infos
 
     def _out_of_time(self) -> NDArray[np.bool_]:
-        """(num_envs,) bool: whose episode has lasted for `max_episode_steps`."""
+        """(num_envs,) bool: whether an episode has lasted for `max_episode_steps`."""
         return self._elapsed >= (np.inf if self.max_episode_steps is None else self.max_episode_steps)
 
     def _infos(
         self, observation: Observation, mask: NDArray[np.bool_], begun: NDArray[np.bool_] | None = None
     ) -> dict[str, Any]:
-        """Gymnasium's vector infos: an array per key, and under `_key` which of its rows mean something."""
+        """Vector infos of Gymnasium: an array per key, and a mask of its valid rows under `_key`."""
         success = self.compute_terminated(observation["achieved_goal"], observation["desired_goal"]) & mask
         values = {"success": success, "is_success": success.copy(), "position": self._positions * mask[:, None]}
         infos = values | {f"_{key}": mask.copy() for key in values}
@@ -522,11 +525,11 @@ class PointMazeVectorEnv(PointMaze, SeededVectorEnv[Observation, np.ndarray, np.
 
 
 def render(maze: Maze, position: Floats, goal: Floats, success_radius: float = 1.0, size: int = 512) -> np.ndarray:
-    """Draw a maze, its point (blue) and goal (orange) -> (height · s, width · s, 3) uint8, about `size` pixels long."""
+    """Draw a maze, its point (blue) and goal (orange) -> (height · s, width · s, 3) uint8, about `size` pixels wide."""
     scale = max(1, round(size / max(maze.height, maze.width)))
     colours = np.array([[250, 249, 245], [52, 60, 76]])  # free, wall
     image = colours[maze.walls.astype(int)].repeat(scale, axis=0).repeat(scale, axis=1).astype(np.float64)
-    dot = max(0.3 * scale, 6.0)  # pixels: visible in large mazes, too
+    dot = max(0.3 * scale, 6.0)  # pixels; visible in large mazes too
     orange, white, blue = (230, 126, 20), (255, 255, 255), (28, 100, 210)
     if np.isfinite(goal).all():
         _disc(image, goal * scale, max(success_radius * scale, dot + 4), orange, opacity=0.3)
@@ -546,7 +549,7 @@ def _disc(image: Floats, centre: Floats, radius: float, colour: tuple[int, int, 
 
 
 def _check_actions(actions: ArrayLike, count: int) -> Floats:
-    """Actions as (count, 2) float64; InputError if they are not that."""
+    """Return actions as (count, 2) float64; InputError if they have another shape or are not finite."""
     array = np.asarray(actions, dtype=np.float64)
     require(
         array.shape == (count, 2) and np.isfinite(array).all(),

@@ -1,4 +1,4 @@
-"""Mazes as data: where a point may be, and how far one free cell is from another.
+"""Mazes as data: their free cells, and the distances between them.
 
 A maze is a grid of unit cells, each wall or free; a position is `(row, column)` in cells, and cell `(i, j)` covers
 `[i, i + 1) × [j, j + 1)`. The edge of the map is a wall too, so a maze needs no border of its own.
@@ -77,7 +77,7 @@ class Maze:
     """A maze whose free cells form one region.
 
     Attributes:
-        name: what to call it in messages.
+        name: name for messages.
         walls: (height, width) bool, True where there is a wall. Read-only.
 
     Raises:
@@ -122,16 +122,16 @@ class Maze:
         return f"Maze({self.name!r}, {self.height} × {self.width}, {len(self.cells)} free cells)"
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Maze:
-        return self  # it cannot change, and its distance table is large
+        return self  # it is immutable, and its distance table is large
 
     @property
     def height(self) -> int:
-        """Rows, which is also the extent of the first coordinate in cells."""
+        """Number of rows, which is also the extent of the first coordinate in cells."""
         return int(self.walls.shape[0])
 
     @property
     def width(self) -> int:
-        """Columns, which is also the extent of the second coordinate in cells."""
+        """Number of columns, which is also the extent of the second coordinate in cells."""
         return int(self.walls.shape[1])
 
     @cached_property
@@ -160,9 +160,9 @@ class Maze:
     def distances(self) -> NDArray[np.int16]:
         """(F, F) int16: fewest moves between free cells, to any of the 8 neighbours. Read-only, shared by equal mazes.
 
-        That is the authors' measure: a diagonal move counts one, as one step of the point can cover both axes, and may
-        cut the corner of one wall. Theirs may also slip between two walls that touch at a corner, where the point
-        cannot; ours may not. FourRooms has no such place, thick or thin.
+        As in the authors' code, a diagonal move counts one, because one step of the point can cover both axes, and may
+        cut the corner of one wall. In their code a move may also pass between two walls that touch at a corner, where
+        the point cannot pass; here it may not. FourRooms has no such place, thick or thin.
         """
         if len(self.cells) > MAX_FREE_CELLS:
             raise InputError(
@@ -182,13 +182,13 @@ class Maze:
         return int(self.eccentricity.max())
 
     def is_free(self, positions: ArrayLike) -> NDArray[np.bool_]:
-        """Tell which finite positions, (..., 2) in cells, lie on the map and in no wall -> (...) bool."""
+        """Whether finite positions, (..., 2) in cells, are on the map and not in a wall -> (...) bool."""
         corners = np.floor(np.asarray(positions, dtype=np.float64))
         cells = np.clip(corners, -1, self.size).astype(np.intp) + PAD
         return self.open_cells[cells[..., 0], cells[..., 1]]
 
     def cell_ids(self, positions: ArrayLike) -> NDArray[np.intp]:
-        """Rows in `cells` of the cells that hold free positions, (..., 2) in cells -> (...) int."""
+        """Rows in `cells` of the cells that contain free positions, (..., 2) in cells -> (...) int."""
         cells = np.floor(np.asarray(positions, dtype=np.float64)).astype(np.intp)
         return self._cell_ids[cells[..., 0], cells[..., 1]]
 
@@ -199,10 +199,10 @@ class Maze:
     def settle(self, positions: ArrayLike, what: str = "position") -> NDArray[np.float64]:
         """Check that positions, (..., 2) in cells, are free, and return them as float64.
 
-        One read back from a float32 observation may have been rounded across the edge of a wall: it is moved back.
+        A position from a float32 observation may have been rounded across the edge of a wall: it is moved back.
 
         Raises:
-            InputError: if one is not finite, outside the map or in a wall; `what` is what the message calls it.
+            InputError: if a position is not finite, outside the map or in a wall; `what` names it in the message.
         """
         given = np.array(positions, dtype=np.float64)
         if given.ndim == 0 or given.shape[-1] != 2 or not np.isfinite(given).all():
@@ -222,11 +222,11 @@ class Maze:
         return settled.reshape(given.shape)
 
     def resized(self, factor: int, thin: bool = False) -> Maze:
-        """The same maze `factor` times as large in each direction; `thin` leaves walls one cell thick.
+        """Return the maze enlarged by `factor` in each direction; with `thin`, walls stay one cell thick.
 
-        Thinning is the authors': a cell becomes `factor` copies along an axis, of which the first is the cell itself
-        and the others are wall only where this cell and the next one are both wall (the last is its own next). Walls
-        that touch only at a corner come apart.
+        Thin walls follow the authors' code: a cell becomes `factor` cells along an axis. The first has the value of the
+        original cell; the others are wall only if this cell and the next one are both wall (the last cell counts as
+        its own next). Walls that touch only at a corner are no longer connected.
         """
         if isinstance(factor, bool) or not isinstance(factor, (int, np.integer)) or factor < 1:
             raise InputError(f"resize is {factor!r}; give a whole number of at least 1")
@@ -246,7 +246,7 @@ def load_maze(name: str | os.PathLike[str], resize: int = 1, thin: bool = False,
         name: `FourRooms`, `U`, `Tree`, `Spiral<size>`, `Random<size>`, `Random<size>+<loops>`, or a path.
         resize: inflate every cell by this factor.
         thin: inflate free space only; walls stay one cell thick.
-        seed: which of the random mazes; no effect on the others.
+        seed: seed of a random maze; no effect on the others.
     """
     return _base_maze(name, seed).resized(resize, thin)
 
@@ -310,7 +310,7 @@ def _open_loops(walls: NDArray[np.bool_], loops: int, rng: np.random.Generator) 
 
 
 def _base_maze(name: str | os.PathLike[str], seed: int) -> Maze:
-    """The maze before it is resized."""
+    """Make or read the maze before it is resized."""
     text = os.fspath(name)
     if text in _TEXTS:
         return Maze.from_text(_TEXTS[text], text)
@@ -326,7 +326,7 @@ def _base_maze(name: str | os.PathLike[str], seed: int) -> Maze:
 
 
 def _widen(walls: NDArray[np.bool_], factor: int) -> NDArray[np.bool_]:
-    """Thinning along the width: (h, w) bool -> (h, factor·w) bool."""
+    """Enlarge along the width with thin walls: (h, w) bool -> (h, factor·w) bool."""
     following = np.concatenate([walls[:, 1:], walls[:, -1:]], axis=1)
     widened = np.repeat(walls & following, factor, axis=1)
     widened[:, ::factor] = walls
@@ -334,7 +334,7 @@ def _widen(walls: NDArray[np.bool_], factor: int) -> NDArray[np.bool_]:
 
 
 def _require_one_region(name: str, walls: NDArray[np.bool_]) -> None:
-    """Raise InputError with the cells that are cut off from the largest free region, if any are."""
+    """Raise InputError if there is more than one free region; it lists the cells outside the largest one."""
     regions, count = ndimage.label(~walls)
     if count == 1:
         return
@@ -349,11 +349,11 @@ def _require_one_region(name: str, walls: NDArray[np.bool_]) -> None:
 
 @lru_cache(maxsize=4)
 def _distance_table(walls: bytes, shape: tuple[int, int]) -> NDArray[np.int16]:
-    """(F, F) int16 table behind `Maze.distances`; one second for 3,000 free cells, hence the cache."""
+    """(F, F) int16 table of `Maze.distances`; cached, because it takes one second for 3,000 free cells."""
     graph = _move_graph(~np.frombuffer(walls, dtype=np.bool_).reshape(shape))
     count = graph.shape[0]
     table = np.empty((count, count), dtype=np.int16)
-    for block in np.array_split(np.arange(count), -(-count // 512)):  # float64 results: never the whole table at once
+    for block in np.array_split(np.arange(count), -(-count // 512)):  # results are float64: not the whole table at once
         table[block] = csgraph.dijkstra(graph, unweighted=True, indices=block)
     table.setflags(write=False)
     return table

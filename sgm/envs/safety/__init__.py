@@ -1,1 +1,1 @@
-"""SafetyRooms: a car-like robot with a camera in furnished rooms."""
+"""SafetyRooms: a wheeled robot with a camera in furnished rooms."""

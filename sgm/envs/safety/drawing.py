@@ -1,4 +1,4 @@
-"""A floor plan of rooms: walls, what they wear, pillars and hazards."""
+"""Drawing of a floor plan: walls, their textures, pillars and hazards."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def draw_layout(axes: Axes, layout: Layout, *, textures: bool = True) -> None:
     """Draw a layout as the background of a figure; one unit is one metre.
 
     Args:
-        axes: where; limits, aspect and frame are set.
-        layout: what.
+        axes: axes to draw on; limits, aspect and frame are set.
+        layout: the layout.
         textures: mark every side of a wall with the colour of its texture.
     """
     from matplotlib.collections import LineCollection, PatchCollection

@@ -1,7 +1,7 @@
-"""Rooms seen from within by a rolling robot, `sgm/SafetyRooms-v0`: Safety Gym's Point robot, one or many at once.
+"""Rooms in first-person view, `sgm/SafetyRooms-v0`: Safety Gym's Point robot with a camera, one or many at once.
 
-Safety Gym is archived and its successor does not install with current packages: this is our own environment on MuJoCo's
-own bindings, with their robot's published parameters, their costs, and rooms from a seed. Linux and macOS only.
+Safety Gym is archived and its successor does not install with current packages. This environment uses MuJoCo's Python
+bindings, with the published parameters and costs of Safety Gym, and random rooms. Linux and macOS only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .model import TIMESTEP
 from .pool import Workers
 from .worker import FASTEST, FRAME_SKIP
 
-for _needed in ("mujoco", "OpenGL"):  # both are for the workers; who asks them loads neither
+for _needed in ("mujoco", "OpenGL"):  # only the worker processes import them
     if importlib.util.find_spec(_needed) is None:
         raise ImportError(
             f"sgm/SafetyRooms-v0 cannot import {_needed}: install the extra with "
@@ -43,21 +43,21 @@ Frame = NDArray[np.uint8]
 Observation = dict[str, Any]
 
 SIZE = 64  # side of images, pixels
-LEAST, RENDERED = 8, 256  # side of the smallest and of the largest image, and of those of render()
-RADIUS = 0.4  # a goal is reached within so many metres
+LEAST, RENDERED = 8, 256  # side of the smallest and of the largest image, pixels; render() uses the largest
+RADIUS = 0.4  # distance within which a goal is reached, m
 EPISODE_STEPS = 300
-SPINNING = 50.0  # rad/s, more than a robot can do even if something hits its nose
-IMAGES = 128  # drawn at once, at least
+SPINNING = 50.0  # rad/s, more than a robot reaches, even if something hits its nose
+IMAGES = 128  # least number of images that can be rendered at once
 ODOMETRY = ("x", "y", "heading", "forward", "sideways", "turning")  # m, m, rad, m/s, m/s, rad/s
 
 
 @dataclasses.dataclass(frozen=True)
 class Tasks:
-    """Starts and goals, the same for whoever has to solve them.
+    """Starts and goals of evaluation episodes, the same for all agents.
 
     Attributes:
         starts: (n, 3) x, y in m and heading in rad.
-        goals: (n, 3) likewise; the goal's image is what is seen there.
+        goals: (n, 3) likewise; the goal image is taken there.
     """
 
     starts: Floats
@@ -69,7 +69,7 @@ class Tasks:
 
     @classmethod
     def draw(cls, layout: Layout, number: int, seed: int, *, least: float = 2.0) -> Tasks:
-        """So many tasks, uniform over the layout, start and goal at least `least` metres apart as the crow flies."""
+        """Draw `number` tasks, uniform over the layout, with a Euclidean distance of at least `least` metres."""
         require(is_number(number, 1), "number", number, "a number of tasks, 1 or more")
         random = np.random.default_rng(seed)
         pairs = np.empty((0, 2, 3))
@@ -81,38 +81,39 @@ class Tasks:
                 return cls(pairs[:number, 0], pairs[:number, 1])
         width, height = layout.size
         raise InputError(
-            f"least is {least!r}; give a distance that a start and a goal in {width:g} × {height:g} m can be apart"
+            f"least is {least!r}; give a distance that start and goal in {width:g} × {height:g} m can be apart"
         )
 
 
 class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray]):
-    """Many robots, each alone in rooms of one layout, moved and seen for by as many processes as there are cores.
+    """Many robots in separate copies of one layout, simulated and rendered by one process per core.
 
-    Observations are `observation`, (n, size, size, 3) uint8, what is seen; `odometry`, (n, 6) float32: x and y in m,
-    heading in rad (−π to π), forward and sideways speed in m/s, turning rate in rad/s; and `desired_goal`, what is seen
-    at the goal, black without one. Actions are (n, 2), force forward and turning rate, −1 to 1; what is beyond is
-    clipped. A row of nan, `idle_action`, leaves its robot alone. A step is 50 time steps, 0.1 s. The robot reaches
-    1.5 m/s and 3 rad/s. Its force is limited so that every one above 0.05 is the same, and its turning servo is too
-    stiff for the time step: turning rates tremble by about 1 rad/s. Both are Safety Gym's.
+    Observations are `observation`, (n, size, size, 3) uint8, the camera image; `odometry`, (n, 6) float32: x and y in
+    m, heading in rad (−π to π), forward and sideways speed in m/s, turning rate in rad/s; and `desired_goal`, the image
+    at the goal, black without a goal. Actions are (n, 2), forward force and turning rate, clipped to [−1, 1]. A robot
+    with a row of nan, `idle_action`, does not advance. A step is 50 simulator time steps, 0.1 s. The robot reaches
+    1.5 m/s and 3 rad/s. As in Safety Gym, its force is limited so that all values above 0.05 have the same effect, and
+    its turning servo is too stiff for the time step: turning rates oscillate by about 1 rad/s.
 
-    An episode is over (terminated, reward 0 instead of −1) within 0.4 m of the goal. `infos` carry the truth, for
+    An episode terminates, with reward 0 in place of −1, within 0.4 m of the goal. `infos` contain the ground truth, for
     evaluation only: `pose` (n, 3), `goal_pose` (n, 3), nan without a goal, `distance` (n,) between them in m, `success`
-    and `is_success` (n,); and costs, as in Safety Gym 1 or 0 for where the robot is when the step is over:
-    `cost_pillars` (n,) if it touches a pillar, `cost_hazards` if its centre is in a hazard, `cost` if either is so.
+    and `is_success` (n,); and costs of 0 or 1, as in Safety Gym for the position at the end of the step:
+    `cost_pillars` (n,) if the robot touches a pillar, `cost_hazards` if its centre is in a hazard, `cost` if either is.
 
     `reset(seed=s)` seeds sub-environment `i` with `s + i`. Reset options, all optional: `starts` and `goals`, (n, 3) or
-    (3,) poses; `goals=None` for episodes without a goal; and `reset_mask`, (n,) bool: reset only these, and read only
-    these rows. What is not given is drawn uniformly over the layout, at rest.
+    (3,) poses; `goals=None` for episodes without a goal; and `reset_mask`, (n,) bool: reset only these, and only these
+    rows of the result are valid. Starts and goals that are not given are drawn uniformly over the layout. Robots start
+    at rest.
 
-    With `images=False` there is no `observation`, and nothing is drawn except goals that are given: goals that are
-    not given are none. `look` draws what is seen when it is needed.
+    With `images=False` there is no `observation`, goals are not drawn at random, and only the images of given goals are
+    rendered. `look` renders the current images on demand.
 
-    Autoreset is disabled: an episode that is over can be acted on until it is reset.
+    Autoreset is disabled: after an episode has ended, actions still have an effect until it is reset.
 
     Attributes:
-        layout: where.
-        max_episode_steps: truncate after this many steps; None: never. May be changed.
-        elapsed: (n,) steps of the episodes so far.
+        layout: the layout.
+        max_episode_steps: truncate episodes after this many steps; None: never. It may be changed.
+        elapsed: (n,) steps of the current episodes.
     """
 
     metadata = {  # noqa: RUF012 (Gymnasium's name and type)
@@ -120,7 +121,7 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
         "render_modes": ["rgb_array"],
         "render_fps": round(1 / (FRAME_SKIP * TIMESTEP)),
     }
-    idle_action = np.nan  # leaves a robot alone
+    idle_action = np.nan  # a robot with this action does not advance
 
     def __init__(
         self,
@@ -138,13 +139,13 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
 
         Args:
             num_envs: number of robots.
-            layout: where; `generate(layout_seed)` unless given.
-            layout_seed: which of the layouts.
+            layout: the layout; None: `generate(layout_seed)`.
+            layout_seed: seed of the layout, if none is given.
             size: side of images, pixels.
-            workers: number of processes; None: as many as there are cores to use. The result is the same.
+            workers: number of processes; None: one per available core. It does not affect the result.
             images: whether observations have images.
-            max_episode_steps: truncate after this many steps; None: never.
-            render_mode: None or "rgb_array", what is seen, with more pixels.
+            max_episode_steps: truncate episodes after this many steps; None: never.
+            render_mode: None or "rgb_array", images of 256 × 256 pixels.
         """
         require(is_number(num_envs, 1), "num_envs", num_envs, "a number of robots, 1 or more")
         wanted = "a Layout: generate(seed) or Layout.from_dict(...) of sgm.envs.safety.layouts"
@@ -179,7 +180,7 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin episodes, all or those of options["reset_mask"]; see the class for `options`."""
+        """Start episodes in all sub-environments, or in those of options["reset_mask"]; see the class for `options`."""
         self._check_open()
         options = dict(options or {})
         mask = check_mask(options.pop("reset_mask", None), self.num_envs)
@@ -193,12 +194,12 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
         self.goal_seen[aimed] = self.see(goals[aimed])
         self._state[chosen] = 0.0
         self._state[chosen, :3] = starts[chosen]
-        self.workers.shared.touched[chosen] = 0  # that is for steps to find out
+        self.workers.shared.touched[chosen] = 0  # only `step` detects contacts
         self.goal[chosen], self.elapsed[chosen], self._begun[chosen] = goals[chosen], 0, True
         return self._observation(), self._infos()
 
     def step(self, actions: ArrayLike) -> tuple[Observation, Floats, Bools, Bools, dict[str, Any]]:
-        """One action each, (n, 2) force forward and turning rate, −1 to 1; a row of nan leaves its robot alone."""
+        """Take one action each, (n, 2) forward force and turning rate; robots with a row of nan do not advance."""
         self._check_open()
         actions = np.asarray(actions, np.float64)
         resting = np.isnan(actions)
@@ -218,7 +219,7 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
         return self._observation(), np.where(reached, 0.0, -1.0), reached.copy(), late, infos
 
     def look(self, rows: ArrayLike) -> Frame:
-        """What these robots see now: (m,) integers -> (m, size, size, 3) uint8."""
+        """Render the current images of these robots: (m,) integers -> (m, size, size, 3) uint8."""
         rows = np.asarray(rows)
         known = rows.shape == (0,) or (rows.ndim == 1 and np.issubdtype(rows.dtype, np.integer))
         known = known and bool(((rows >= 0) & (rows < self.num_envs)).all())
@@ -229,7 +230,7 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
         return self.see(self._poses()[rows])
 
     def see(self, poses: ArrayLike, *, size: int | None = None) -> Frame:
-        """What is seen from given poses: (m, 3) -> (m, size, size, 3) uint8."""
+        """Render the images at given poses: (m, 3) -> (m, size, size, 3) uint8."""
         self._check_open()
         poses = np.asarray(poses, np.float64)
         fits = poses.ndim == 2 and poses.shape[1] == 3 and bool(np.isfinite(poses).all())
@@ -247,7 +248,7 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
         return seen
 
     def render(self) -> tuple[Frame, ...] | None:
-        """What every robot sees, (256, 256, 3) each, whatever the size of observations."""
+        """Render the image of every robot, (256, 256, 3) each, independent of the size of observations."""
         if self.render_mode != "rgb_array":
             return None
         return tuple(self.see(self._poses(), size=RENDERED))
@@ -261,7 +262,7 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
             raise gymnasium.error.ClosedEnvironmentError("this environment is closed: make another one")
 
     def _settle(self, options: Mapping[str, Any], chosen: NDArray[np.intp]) -> tuple[Floats, Floats]:
-        """Starts and goals, (n, 3) each, of which the rows of the chosen count: as asked, or drawn."""
+        """Starts and goals, (n, 3) each, from the options or drawn; only the rows `chosen` are set."""
         if unknown := sorted(set(options) - {"starts", "goals"}):
             raise InputError(f"reset got unknown options {unknown}; accepted: starts, goals, reset_mask")
         starts, goals = np.full((2, self.num_envs, 3), np.nan)
@@ -285,19 +286,19 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
             raise InputError(f"{name} is {given!r}; give {wanted}") from None
 
     def _check_free(self, poses: Floats, name: str, chosen: NDArray[np.intp]) -> None:
-        """Raise InputError if one of the chosen rows is no place for a robot."""
+        """Raise InputError if a robot cannot be at one of the chosen rows."""
         fits = self.layout.fits(poses[chosen])
         for i in chosen[~fits][:1]:
             width, height = self.layout.size
             raise InputError(
                 f"{name}[{i}] is x, y, heading = {', '.join(f'{value:g}' for value in poses[i])}; give one within "
                 f"{width:g} × {height:g} m where the robot fits between walls and pillars: draw_poses of the layout "
-                "draws some, fits tells"
+                "draws such poses, fits checks one"
             )
 
     @property
     def poses(self) -> Floats:
-        """(n, 3) float64: where the robots are, x and y in m, heading in rad (a copy); nan before the first reset."""
+        """(n, 3) float64 poses of the robots, x and y in m, heading in rad (a copy); nan before the first reset."""
         return self._poses()
 
     def _poses(self) -> Floats:
@@ -308,7 +309,7 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
         return poses
 
     def _odometry_space(self) -> spaces.Box:
-        """Bounds with room to spare."""
+        """Space of odometry, with generous bounds."""
         width, height = self.layout.size
         most = np.array([width + 1, height + 1, np.pi + 1e-3, FASTEST, FASTEST, SPINNING], np.float32)
         least = np.array([-1, -1, *-most[2:]], np.float32)
@@ -330,7 +331,7 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
         return observation
 
     def _infos(self) -> dict[str, Any]:
-        """Gymnasium's vector infos: an array per key, and under `_key` which of its rows mean something."""
+        """Vector infos of Gymnasium: an array per key, and a mask of its valid rows under `_key`."""
         poses = self._poses()
         distance = np.hypot(*(poses[:, :2] - self.goal[:, :2]).T)
         success = distance <= RADIUS
@@ -343,12 +344,12 @@ class SafetyRoomsVectorEnv(SeededVectorEnv[Observation, np.ndarray, np.ndarray])
 
 
 class SafetyRoomsEnv(SingleEnv):
-    """One robot as an ordinary environment: see `SafetyRoomsVectorEnv`, of which it is one row.
+    """One robot as an ordinary environment: a `SafetyRoomsVectorEnv` with one sub-environment.
 
-    Reset options: `start` and `goal` poses (x and y in m, heading in rad), `goal=None` for none.
+    Reset options: `start` and `goal` poses (x and y in m, heading in rad), `goal=None` for no goal.
 
-    Through `gymnasium.make` an episode is limited by Gymnasium's own wrapper: 300 steps unless `max_episode_steps` says
-    otherwise (−1: no limit). Constructed directly, it has no limit unless `max_episode_steps` sets one.
+    With `gymnasium.make` Gymnasium's wrapper limits an episode: to 300 steps, or to `max_episode_steps` (−1: no limit).
+    Constructed directly, an environment has no limit unless `max_episode_steps` sets one.
     """
 
     metadata = {  # noqa: RUF012 (Gymnasium's name and type)
@@ -357,12 +358,12 @@ class SafetyRoomsEnv(SingleEnv):
     }
 
     def __init__(self, layout: Layout | None = None, *, max_episode_steps: int | None = None, **settings: Any) -> None:
-        """Start its process; `settings` are those of `SafetyRoomsVectorEnv`."""
+        """Start the worker process; `settings` are those of `SafetyRoomsVectorEnv`."""
         super().__init__(SafetyRoomsVectorEnv(1, layout=layout, max_episode_steps=max_episode_steps, **settings))
 
     @property
     def layout(self) -> Layout:
-        """Where."""
+        """The layout."""
         return self.vector.layout
 
 
@@ -387,10 +388,10 @@ class Rollouts:
 
 
 def wander(random: np.random.Generator, episodes: int, steps: int) -> NDArray[np.float32]:
-    """Smooth random actions, mostly forward: (episodes, steps, 2) float32, −1 to 1.
+    """Draw smooth random actions, mostly forward: (episodes, steps, 2) float32, −1 to 1.
 
-    Noise with a memory: of 1 s for the force, which is forward two times in three and else gets the robot away from
-    walls; and of 2 s for turning, which makes arcs.
+    The noise is correlated over time: over 1 s for the force, which is forward two times in three and otherwise takes
+    the robot away from walls; and over 2 s for turning, which makes arcs.
     """
     noise = random.standard_normal((episodes, steps, 2))
     keep = np.exp(-FRAME_SKIP * TIMESTEP / np.array([1.0, 2.0]))
@@ -401,13 +402,15 @@ def wander(random: np.random.Generator, episodes: int, steps: int) -> NDArray[np
 
 
 def explore(env: SafetyRoomsVectorEnv, episodes: int, steps: int, seed: int, *, progress: bool = False) -> Rollouts:
-    """Smooth random actions from random poses; the same whatever the number of robots and of processes.
+    """Explore with smooth random actions from random poses.
+
+    The result does not depend on the number of robots and of processes.
 
     Args:
-        env: where; with or without images.
+        env: the environment, with or without images.
         episodes: number of episodes.
-        steps: actions of an episode, whatever the limit of `env`.
-        seed: of starts and actions.
+        steps: actions of an episode, independent of the limit of `env`.
+        seed: seed of starts and actions.
         progress: show a progress bar.
     """
     require(is_number(episodes, 1) and is_number(steps, 1), "episodes, steps", (episodes, steps), "1 or more of each")

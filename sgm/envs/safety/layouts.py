@@ -1,4 +1,4 @@
-"""Rooms for a rolling robot, from a seed: walls with doors, pillars, hazards, textures used again and again."""
+"""Random layouts of rooms: walls with doors, pillars, hazards, and textures that repeat."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ THICKNESS = 0.1  # of a wall, m
 HEIGHT = 0.8  # of a wall, m
 PILLAR_HEIGHT = 0.5  # m, Safety Gym's
 ROBOT_RADIUS = 0.1  # m
-ROBOT_REACH = float(np.hypot(0.15, 0.05))  # from the robot's centre to the farthest point of it, m
-YIELDING = 0.015  # m, more than a wall gives way to a robot that runs into it
-NOSE = np.array([(x, y) for x in (0.05, 0.1, 0.15) for y in (-0.05, 0.0, 0.05)])  # points of it, m from the centre
-MARGIN = 0.2  # from where the robot may be put to the nearest obstacle, m: it fits in whichever way it looks
-GRID = 0.05  # of the map on which it is found out what can be reached, m
-TRIES = 100  # to find a place for something
-REBUILDS = 10  # if there was none
+ROBOT_REACH = float(np.hypot(0.15, 0.05))  # from the robot's centre to its farthest point, m
+YIELDING = 0.015  # m; a robot that runs into a wall penetrates it by less
+NOSE = np.array([(x, y) for x in (0.05, 0.1, 0.15) for y in (-0.05, 0.0, 0.05)])  # nose, m from the centre
+MARGIN = 0.2  # least distance from a drawn position to an obstacle, m: the robot fits with any heading
+GRID = 0.05  # cell size of the map of reachable positions, m
+TRIES = 100  # attempts to find a position for an object
+REBUILDS = 10  # attempts to build a layout
 TEXTURES = (
     "brick",
     "planks",
@@ -49,7 +49,7 @@ Disc = tuple[float, float, float]  # x, y, radius, m
 
 @dataclass(frozen=True)
 class Panel:
-    """A side of a wall, as far as one room goes: it is seen from the left of the way from its begin to its end.
+    """The side of a wall within one room; it is visible from the left of the line from `begin` to `end`.
 
     Attributes:
         begin: x, y, m.
@@ -64,15 +64,15 @@ class Panel:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where everything is; x and y in metres from the lower left corner of the first room.
+    """A floor plan; x and y in metres from the lower left corner of the first room.
 
     Attributes:
         size: width and height of the arena, m, to the middle of the outer walls.
-        walls: what the robot runs into: boxes as (left, bottom, right, top), all `HEIGHT` high.
-        panels: what it sees of them.
-        pillars: (x, y, radius), `PILLAR_HEIGHT` high; to touch one costs.
-        hazards: (x, y, radius), flat on the floor; to be in one costs.
-        colours: (n,) one of every pillar, "#rrggbb".
+        walls: boxes as (left, bottom, right, top), m, all `HEIGHT` high.
+        panels: visible sides of the walls.
+        pillars: (x, y, radius), m, `PILLAR_HEIGHT` high; touching one has a cost.
+        hazards: (x, y, radius), m, flat on the floor; being in one has a cost.
+        colours: (n,) colour of every pillar, "#rrggbb".
     """
 
     size: tuple[float, float]
@@ -83,7 +83,7 @@ class Layout:
     colours: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raise InputError if it is not a place where a robot can be."""
+        """Raise InputError if the layout is invalid or has no room for a robot."""
         for name, width in (("walls", 4), ("pillars", 3), ("hazards", 3)):
             given = getattr(self, name)
             rows = all(len(row) == width and np.isfinite(row).all() for row in given)
@@ -99,12 +99,12 @@ class Layout:
         require(self.reachable.any(), "layout", "closed", "one with room for a robot")
 
     def asdict(self) -> dict[str, Any]:
-        """Plain numbers and lists, ready for JSON; `from_dict` reads them."""
+        """Return the layout as a dict, ready for JSON; `from_dict` reads it."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Layout:
-        """A layout from what `asdict` made of it, straight or through JSON."""
+        """Make a layout from the result of `asdict`, also after a round trip through JSON."""
         fields = {field.name for field in dataclasses.fields(cls)}
         require(set(data) == fields, "layout", sorted(data), f"the keys {', '.join(sorted(fields))}")
         panels = tuple(Panel(tuple(panel["begin"]), tuple(panel["end"]), panel["texture"]) for panel in data["panels"])
@@ -112,7 +112,7 @@ class Layout:
         return cls(size=tuple(data["size"]), panels=panels, colours=tuple(data["colours"]), **rows)
 
     def distances(self, points: ArrayLike) -> Iterator[Floats]:
-        """From points to one obstacle after the other, walls first: (..., 2) -> (...) m, 0 or less within it."""
+        """Yield the distance from points to each obstacle, walls first: (..., 2) -> (...) m, 0 or less within it."""
         x, y = np.moveaxis(np.asarray(points, np.float64), -1, 0)
         for left, bottom, right, top in self.walls:
             dx, dy = np.maximum(left - x, x - right), np.maximum(bottom - y, y - top)
@@ -122,15 +122,15 @@ class Layout:
             yield np.hypot(x - centre_x, y - centre_y) - radius
 
     def distance(self, points: ArrayLike) -> Floats:
-        """From points to the nearest wall or pillar: (..., 2) -> (...) m, 0 or less within one."""
+        """Distance from points to the nearest wall or pillar: (..., 2) -> (...) m, 0 or less within one."""
         points = np.asarray(points, np.float64)
         return functools.reduce(np.minimum, self.distances(points), np.full(points.shape[:-1], np.inf))
 
     def is_free(self, points: ArrayLike, margin: float = MARGIN) -> Bools:
-        """Whether a robot can be there: in the part it can reach, and this far from obstacles: (..., 2) -> (...) bool.
+        """Whether points are reachable and at least `margin` from obstacles: (..., 2) -> (...) bool.
 
-        Where the robot fits only in some headings (less than `MARGIN` from an obstacle) "the part it can reach" means
-        that a cell of the map next to it can be reached.
+        A point less than `MARGIN` from an obstacle, where the robot fits only with some headings, counts as reachable
+        if a cell of the map near it is.
         """
         points = np.asarray(points, np.float64)
         finite = np.isfinite(points).all(-1)
@@ -145,7 +145,7 @@ class Layout:
         )
 
     def fits(self, poses: ArrayLike) -> Bools:
-        """Whether a robot can be there with its nose where it is, if pressed to a wall: (..., 3) -> (...) bool."""
+        """Whether the robot fits at poses, its nose included, perhaps pressed to a wall: (..., 3) -> (...) bool."""
         poses = np.asarray(poses, np.float64)
         finite = np.isfinite(poses).all(-1)
         poses = np.where(finite[..., None], poses, -1.0)
@@ -155,7 +155,7 @@ class Layout:
         return finite & nose & self.is_free(poses[..., :2], ROBOT_RADIUS - YIELDING)
 
     def draw_poses(self, random: np.random.Generator, number: int, margin: float = MARGIN) -> Floats:
-        """Free places, uniform over the arena, and headings: (number, 3) x, y in m and heading in rad, −π to π."""
+        """Draw poses, uniform over the free positions: (number, 3) x, y in m and heading in rad, −π to π."""
         found = np.empty((0, 2))
         for _ in range(TRIES):
             points = random.uniform(0.0, self.size, (max(2 * number, 16), 2))
@@ -165,7 +165,7 @@ class Layout:
         raise InputError(f"no {number} places {margin} m from obstacles were found; give a smaller margin")
 
     def hazardous(self, points: ArrayLike) -> Bools:
-        """Whether points are within a hazard: (..., 2) -> (...) bool."""
+        """Whether points are in a hazard: (..., 2) -> (...) bool."""
         x, y = np.moveaxis(np.asarray(points, np.float64), -1, 0)
         inside = np.zeros(x.shape, np.bool_)
         for centre_x, centre_y, radius in self.hazards:
@@ -174,7 +174,7 @@ class Layout:
 
     @functools.cached_property
     def reachable(self) -> Bools:
-        """(columns, rows) bool: squares of side `GRID` whose centre is in the largest part a robot can move in."""
+        """(columns, rows) bool: whether the centre of a cell of side `GRID` is in the largest connected free region."""
         shape = [max(1, round(side / GRID)) for side in self.size]
         centres = np.stack(np.meshgrid(*((np.arange(count) + 0.5) * GRID for count in shape), indexing="ij"), -1)
         parts, count = ndimage.label(self.distance(centres) >= MARGIN)
@@ -184,7 +184,7 @@ class Layout:
 
     @functools.cached_property
     def _around(self) -> Bools:
-        """The squares that can be reached, and those near them: an obstacle's edge cuts through squares."""
+        """(columns, rows) bool: reachable cells and those near them, because edges of obstacles cut through cells."""
         return ndimage.binary_dilation(self.reachable, np.ones((3, 3)), iterations=int(np.ceil(MARGIN / GRID)))
 
 
@@ -201,22 +201,22 @@ def generate(
     hazard: float = 0.2,
     textures: Sequence[str] = TEXTURES,
 ) -> Layout:
-    """A layout from a seed, the same for the same arguments for ever: weights are trained in it.
+    """Generate a layout from a seed. The result for given arguments must never change: weights are trained in it.
 
-    Rooms are joined by the doors of a random spanning tree; then this share of the other walls between neighbours gets
-    a door, too, which makes loops. Every side of a wall wears one of the textures in every room.
+    Rooms are connected by the doors of a random spanning tree; then a share of the other walls between neighbours also
+    gets a door, which makes loops. In every room, each side of a wall has one of the textures.
 
     Args:
-        seed: of doors, pillars, hazards and textures.
-        rooms: columns and rows.
+        seed: seed of doors, pillars, hazards and textures.
+        rooms: number of columns and rows.
         room: side of a room, m, from the middle of a wall to the middle of the next.
         door: width of a door, m.
-        loops: share of the walls that could do without a door and get one, 0 (a tree) to 1 (every wall has a door).
+        loops: share of the walls outside the spanning tree that get a door, 0 (a tree) to 1 (every wall has a door).
         pillars: number of pillars.
         pillar: their radius, m.
         hazards: number of hazards.
-        hazard: their radius, m; Safety Gym's.
-        textures: what to draw from.
+        hazard: their radius, m; the default is Safety Gym's.
+        textures: textures to draw from.
     """
     pair = isinstance(rooms, Sequence) and len(rooms) == 2
     whole = pair and all(isinstance(n, (int, np.integer)) and n >= 1 for n in rooms)
@@ -253,7 +253,7 @@ class _Builder:
     deck: list[str] = dataclasses.field(default_factory=list)
 
     def build(self, loops: float, pillars: tuple[int, float], hazards: tuple[int, float]) -> Layout | None:
-        """A layout, or None if pillars or hazards found no place."""
+        """Build a layout; None if pillars or hazards do not fit, or if pillars block a room."""
         size = (self.rooms[0] * self.room, self.rooms[1] * self.room)
         lines = self._lines(loops)
         walls = tuple(self._box(line, low, high) for line, parts in lines for low, high in parts)
@@ -269,7 +269,7 @@ class _Builder:
         return None if spots is None else dataclasses.replace(layout, hazards=spots)
 
     def _lines(self, loops: float) -> list[tuple[tuple[int, int], list[tuple[float, float]]]]:
-        """Every line of walls, (axis it crosses, number), with the parts of it that are wall, from and to, in m."""
+        """List the lines of walls as (axis it crosses, number), with the (begin, end) in m of the parts with a wall."""
         doors = self._doors(loops)
         lines = []
         for axis in (0, 1):
@@ -291,7 +291,7 @@ class _Builder:
         return (first, low, last, high) if axis == 0 else (low, first, high, last)
 
     def _doors(self, loops: float) -> dict[tuple[int, int, int], float]:
-        """Doors by (axis their wall crosses, number of its line, room along it): middle in m from the room's corner."""
+        """Centre of each door, m from the room's corner, by (axis its wall crosses, line of walls, room along it)."""
         columns, rows = self.rooms
         pairs = [(0, i + 1, j, (i, j), (i + 1, j)) for i in range(columns - 1) for j in range(rows)]
         pairs += [(1, j + 1, i, (i, j), (i, j + 1)) for i in range(columns) for j in range(rows - 1)]
@@ -315,7 +315,7 @@ class _Builder:
         return {key: self.room / 2 + self.random.uniform(-slack, slack) for key in chosen}
 
     def _panels(self, lines: Sequence[tuple[tuple[int, int], list[tuple[float, float]]]]) -> tuple[Panel, ...]:
-        """Both sides of every wall, room by room, and the jambs of doors."""
+        """Make panels for both sides of every wall, room by room, and for the jambs of doors."""
         panels = []
         half = THICKNESS / 2
         for (axis, number), parts in lines:
@@ -338,12 +338,12 @@ class _Builder:
         return tuple(panels)
 
     def _texture(self) -> str:
-        """The next one, all of them in random order before any comes again."""
+        """Draw the next texture: all textures in random order before any repeats."""
         self.deck = self.deck or self.random.permutation(self.textures).tolist()
         return self.deck.pop()
 
     def _discs(self, layout: Layout, number: int, radius: float, clearance: float) -> tuple[Disc, ...] | None:
-        """Discs away from walls and from each other, as evenly among rooms as can be; None if they do not fit."""
+        """Draw discs away from walls and from each other, evenly over the rooms; None if they do not fit."""
         columns, rows = self.rooms
         order = self.random.permutation(columns * rows)
         found: list[Disc] = []
@@ -375,9 +375,9 @@ class _Builder:
 
 
 def _panel(axis: int, at: float, low: float, high: float, side: int, texture: str) -> Panel:
-    """A panel on the line where coordinate `axis` is `at`, seen from greater (`side` 1) or smaller (−1) ones."""
+    """Make a panel where coordinate `axis` is `at`, visible from larger (`side` 1) or smaller values (−1)."""
     at, low, high = (round(float(value), 6) for value in (at, low, high))
     one, other = ((at, low), (at, high)) if axis == 0 else ((low, at), (high, at))
-    # Walking towards greater y, greater x is on the right; walking towards greater x, greater y is on the left.
+    # On a line towards larger y, larger x is on the right; on a line towards larger x, larger y is on the left.
     forward = (side < 0) == (axis == 0)
     return Panel(one, other, texture) if forward else Panel(other, one, texture)

@@ -1,7 +1,8 @@
-"""What MuJoCo is told about rooms and the Point robot in them, as MJCF made here: one model to move, one to look at.
+"""MuJoCo models (MJCF) of rooms and the Point robot: one for physics and one for rendering.
 
-Safety Gym's Point robot (Ray, Achiam and Amodei 2019) with its published parameters: a sphere with a nose on two slides
-and a hinge, pushed along its nose and turned by a velocity servo. Safety Gym itself is archived; the rooms are ours.
+The robot is Safety Gym's Point robot (Ray, Achiam and Amodei 2019) with its published parameters: a sphere with a nose
+on two slide joints and a hinge, driven along its nose and turned by a velocity servo. Safety Gym is archived; the rooms
+are new.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ EYE_HEIGHT = 0.25  # of its camera, m
 EYE_TILT = float(np.arctan(0.4))  # below the horizon, rad
 FIELD_OF_VIEW = 90.0  # degrees
 TEXEL = 64  # pixels of a texture's side
-FLOOR_TILE = 0.6  # m
-WORN = 0.8  # m of a wall that wears a texture once
+FLOOR_TILE = 0.6  # side of a floor tile, m
+WORN = 0.8  # m of a wall covered by one repetition of a texture
 
-# Contact is a matter of robot and obstacles; the floor carries the robot at distance 0, which is no contact.
+# Only the robot and obstacles are in contact. There is no floor: the joints keep the robot at its height.
 ROBOT = f"""
 <body name="robot" pos="0 0 {ROBOT_HEIGHT}">
   <joint name="x" type="slide" axis="1 0 0" damping="0.01"/>
@@ -46,7 +47,7 @@ ACTUATORS = """
 
 
 def physics(walls: Iterable[Box] = (), pillars: Iterable[Disc] = ()) -> str:
-    """MJCF of the robot among obstacles; nothing in it can be seen."""
+    """MJCF of the robot among obstacles, without anything for rendering."""
     boxes = [
         f'<geom name="wall{number}" type="box" pos="{(left + right) / 2} {(low + top) / 2} {HEIGHT / 2}" '
         f'size="{(right - left) / 2} {(top - low) / 2} {HEIGHT / 2}"/>'
@@ -65,10 +66,10 @@ def physics(walls: Iterable[Box] = (), pillars: Iterable[Disc] = ()) -> str:
 
 
 def scenery(layout: Layout, size: int) -> tuple[str, dict[str, bytes]]:
-    """MJCF of what can be seen of a layout, for images of side `size`, and the files it needs.
+    """MJCF of the visible parts of a layout, for images of side `size` pixels, and the files it needs.
 
-    One mesh for all panels of a texture: an image takes as long as there are things to draw.
-    The robot is left out: it would hide the same part of every image.
+    All panels of a texture are one mesh, because rendering time grows with the number of objects. The robot is left
+    out: it would hide the same part of every image.
     """
     width, height = layout.size
     worn = {texture: [panel for panel in layout.panels if panel.texture == texture] for texture in TEXTURE_MAKERS}
@@ -114,7 +115,7 @@ def scenery(layout: Layout, size: int) -> tuple[str, dict[str, bytes]]:
 
 
 def _quad(panel: Panel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A panel's corners, (4, 3) m, and where they are on its texture, (4, 2)."""
+    """Corners of a panel, (4, 3) m, and their texture coordinates, (4, 2)."""
     (x, y), (to_x, to_y) = panel.begin, panel.end
     length = float(np.hypot(to_x - x, to_y - y))
     corners = [(to_x, to_y, 0), (x, y, 0), (x, y, HEIGHT), (to_x, to_y, HEIGHT)]
@@ -123,7 +124,7 @@ def _quad(panel: Panel) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def _disc(disc: Disc) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """A disc on the floor, as four-cornered slices with their tips in the middle."""
+    """Quads that make up a disc on the floor: slices with four corners, one of them the centre."""
     x, y, radius = disc
     angle = np.linspace(0, 2 * np.pi, 25)
     rim = np.column_stack([x + radius * np.cos(angle), y + radius * np.sin(angle), np.full(25, 0.004)])
@@ -132,7 +133,7 @@ def _disc(disc: Disc) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
 
 
 def _mesh(name: str, quads: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> str:
-    """A mesh of rectangles, each seen from where its corners go round against the clock."""
+    """MJCF of a mesh of rectangles, each visible from the side on which its corners are counterclockwise."""
     corners, places = map(np.concatenate, zip(*quads, strict=True))
     faces = [(i, i + 1, i + 2, i, i + 2, i + 3) for i in range(0, len(corners), 4)]
     numbers = (" ".join(f"{value:g}" for value in np.ravel(values)) for values in (corners, places, faces))
@@ -144,7 +145,7 @@ def _rgba(colour: str) -> str:
     return " ".join(f"{value / 255:g}" for value in bytes.fromhex(colour[1:])) + " 1"
 
 
-# Textures: (TEXEL, TEXEL, 3) uint8 that can be laid side by side, made of two or three plain colours each.
+# Textures: (TEXEL, TEXEL, 3) uint8 images that can be tiled, of two or three plain colours each.
 
 
 def _paint(*layers: tuple[str, NDArray[np.bool_]], ground: str) -> Frame:
@@ -220,7 +221,7 @@ TEXTURE_MAKERS: dict[str, Callable[[], Frame]] = {
 
 
 def png(image: Frame) -> bytes:
-    """An image, (height, width, 3) uint8, as a PNG file."""
+    """Encode an image, (height, width, 3) uint8, as a PNG file."""
     height, width, _ = image.shape
 
     def chunk(name: bytes, data: bytes) -> bytes:

@@ -1,7 +1,7 @@
-"""Processes that share the work on robots.
+"""Pool of worker processes that simulate robots and render images.
 
-They are started as programs of their own, not forked: they need no guard in anybody's main module, and whoever asks
-for images needs no OpenGL in their own process. Linux and macOS only.
+The processes are started as separate programs, not forked: the user's main module needs no guard, and the main process
+needs no OpenGL. Linux and macOS only.
 """
 
 from __future__ import annotations
@@ -28,23 +28,32 @@ from .worker import NoImages, Shared
 
 WORKER = "sgm.envs.safety.worker"
 PATIENCE = 300.0  # seconds without an answer after which a worker counts as dead
-FAREWELL = 5.0  # seconds a worker is given to stop
-CHUNKS = 4  # parts of the work for each worker: robots in contact take four times as long as others
+FAREWELL = 5.0  # seconds to wait for a worker to stop
+CHUNKS = 4  # parts of the work per worker, for balance: robots in contact take four times as long as others
 
 
 class WorkerDied(SGMError, RuntimeError):
-    """A process that moves robots ended, or does not answer any more."""
+    """A worker process has ended, or no longer answers."""
 
 
 class Workers:
-    """Processes that share the work on one set of robots.
+    """Worker processes for one set of robots.
 
     Attributes:
-        shared: the arrays they work on.
+        shared: arrays shared with the processes.
     """
 
     def __init__(self, number: int, layout: Layout, robots: int, images: int, size: int, largest: int) -> None:
-        """Start them; `size` is the side of images, `images` how many at once, `largest` the largest side."""
+        """Start the processes.
+
+        Args:
+            number: number of processes.
+            layout: the layout of the rooms.
+            robots: number of robots.
+            images: largest number of images rendered at once.
+            size: side of images, pixels.
+            largest: side of the largest image that may be rendered, pixels.
+        """
         self.number, self.layout = number, layout
         self._file = _memory_file()
         weakref.finalize(self, os.close, self._file)
@@ -78,11 +87,11 @@ class Workers:
                     )
                 )
             self._connections.append(ours)
-            with contextlib.suppress(OSError):  # if it died already, the first question finds out
+            with contextlib.suppress(OSError):  # if it has died already, the first request raises
                 ours.send_bytes(layout)
 
     def run(self, what: str, rows: NDArray[np.integer], size: int = 0) -> None:
-        """Do something, "step" or "see", with these rows of the shared arrays, and wait until it is done."""
+        """Run "step" or "see" on these rows of the shared arrays, and wait until it is done."""
         if not len(rows):
             return
         if not self.close.alive:
@@ -98,7 +107,7 @@ class Workers:
                     busy[-1].send((what, waiting.pop(), size))
                 answers = wait(busy, PATIENCE)
                 if not answers:
-                    raise WorkerDied(f"a process that moves robots has not answered for {PATIENCE:g} seconds")
+                    raise WorkerDied(f"a worker process has not answered for {PATIENCE:g} seconds")
                 for connection in answers:
                     assert isinstance(connection, Connection)
                     if (problem := connection.recv()) is not None:
@@ -108,13 +117,13 @@ class Workers:
         except (EOFError, OSError):
             words = self._last_words()
             self.close()
-            raise WorkerDied(f"a process that moves robots died: {words}; reset the environment to go on") from None
+            raise WorkerDied(f"a worker process died: {words}; reset the environment to continue") from None
         except BaseException:
-            self.close()  # what was asked for in vain must not be taken for an answer later
+            self.close()  # outstanding answers must not be taken for those of later requests
             raise
 
     def _last_words(self) -> str:
-        """Why it died."""
+        """Describe why a worker died: exit codes and the last line of the log."""
         codes = []
         for process in self.processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -125,7 +134,7 @@ class Workers:
 
 
 def _environment() -> dict[str, str]:
-    """What a worker sees of ours: the same packages, and one thread for everything."""
+    """Environment variables of a worker: the same packages as this process, and one thread."""
     kept = {key: value for key, value in os.environ.items() if key not in ("MUJOCO_GL", "PYOPENGL_PLATFORM")}
     path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
@@ -133,7 +142,7 @@ def _environment() -> dict[str, str]:
 
 
 def _memory_file() -> int:
-    """The descriptor of a file without a name, which goes when nobody maps it any more."""
+    """Open a file without a name, which is removed when no process maps it any longer; return its descriptor."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("sgm-safety")
     with tempfile.TemporaryFile() as file:
@@ -142,7 +151,7 @@ def _memory_file() -> int:
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]], connections: Sequence[Connection], log: IO[bytes]) -> None:
     for connection in connections:
-        connection.close()  # which a worker takes for goodbye
+        connection.close()  # a worker then ends
     for process in processes:
         try:
             process.wait(FAREWELL)
@@ -153,7 +162,7 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]], connections: Sequence[Co
 
 
 def check() -> str:
-    """The OpenGL that images are drawn with, found out in a process of its own; NoImages if there is none."""
+    """Return the name of the OpenGL implementation that works, tested in a separate process; NoImages if none does."""
     found = subprocess.run(
         [sys.executable, "-m", WORKER],
         capture_output=True,

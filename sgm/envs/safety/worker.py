@@ -1,7 +1,7 @@
-"""The process that moves robots and draws what they see, for `sgm.envs.safety.pool`.
+"""Worker process that simulates robots and renders their images, for `sgm.envs.safety.pool`.
 
-What it knows of either is in memory shared with others like it: a robot is a row of numbers and an image is a pose, so
-that any of them can do any part of the work, in any order, with the same result.
+All state is in memory shared by the workers: a robot is a row of numbers, and an image is determined by a pose. So any
+worker can do any part of the work, in any order, with the same result.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from .model import EYE_HEIGHT, EYE_TILT, TIMESTEP, physics, scenery
 Floats = NDArray[np.float64]
 Frame = NDArray[np.uint8]
 
-FRAME_SKIP = 50  # time steps of a step
-STATE = 9  # numbers a robot is: three positions, three velocities, three accelerations the solver begins with
-FASTEST = 2.5  # m/s, more than a robot can be by itself
-SWERVE = 0.5  # m/s, more than a robot can gain within a step
-TILE = 0.1  # side of the squares that are told apart by what is near them, m
+FRAME_SKIP = 50  # simulator time steps of a step
+STATE = 9  # numbers of a robot's state: 3 positions, 3 velocities, 3 accelerations for the warm start of the solver
+FASTEST = 2.5  # m/s, more than a robot reaches by its own force
+SWERVE = 0.5  # m/s, more than a robot gains within a step
+TILE = 0.1  # side of the squares for which nearby obstacles are found, m
 PACKAGES = "libegl1 libopengl0 libgl1-mesa-dri (EGL), or libosmesa6 (OSMesa)"
-OFF = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL that mean no OpenGL at all,
-ON = ("", "enable", "enabled", "on", "true", "1")  # any,
-SCREEN = {"glx": "glfw"}  # and one by another name
+OFF = ("disable", "disabled", "off", "false", "0")  # values of MUJOCO_GL for no OpenGL
+ON = ("", "enable", "enabled", "on", "true", "1")  # values for any OpenGL
+SCREEN = {"glx": "glfw"}  # alias of a value
 
 
 class NoImages(SGMError, RuntimeError):
-    """There is no OpenGL here that works without a screen."""
+    """No OpenGL implementation works without a display on this machine."""
 
 
 class Shared:
@@ -49,12 +49,12 @@ class Shared:
         state: (robots, STATE) float64.
         actions: (robots, 2) float64.
         touched: (robots,) uint8, whether a robot touches a pillar.
-        poses: (images, 3) float64, from where to look.
-        images: (images · side · side · 3,) uint8, what is seen.
+        poses: (images, 3) float64, camera poses of the images to render.
+        images: (images · side · side · 3,) uint8, rendered images.
     """
 
     def __init__(self, file: int, robots: int, images: int, bytes_of_images: int) -> None:
-        """Map a file, by its descriptor; it grows to what is needed."""
+        """Map a file, given its descriptor; it is enlarged if necessary."""
         shapes = {"state": (robots, STATE), "actions": (robots, 2), "poses": (images, 3)}
         length = sum(8 * rows * columns for rows, columns in shapes.values()) + robots + bytes_of_images
         if os.fstat(file).st_size < length:
@@ -71,14 +71,14 @@ class Shared:
 
 
 class Physics:
-    """Moves robots, one at a time.
+    """Simulates robots, one at a time.
 
-    A robot moves in a model of what it can reach within the step: there are a few things near every place, and the
-    engine takes its time for each it is told of. The numbers are the same, bit for bit, as in a model of everything.
+    A robot is simulated in a model of only the obstacles it can reach within the step, because simulation time grows
+    with the number of obstacles. The numbers are the same, bit for bit, as in a model of all obstacles.
     """
 
     def __init__(self, layout: Layout) -> None:
-        """Find out what is near which place; models are made when a robot comes there."""
+        """Find the obstacles near every tile; a model is compiled when a robot first needs it."""
         self.mujoco = mujoco = _mujoco()
         kinds = mujoco.mjtState
         self.signature = int(kinds.mjSTATE_QPOS | kinds.mjSTATE_QVEL | kinds.mjSTATE_WARMSTART | kinds.mjSTATE_CTRL)
@@ -88,13 +88,13 @@ class Physics:
         reach = ROBOT_REACH + FASTEST * FRAME_SKIP * TIMESTEP + TILE / np.sqrt(2)
         near = np.stack([distance < reach for distance in layout.distances(centres)], -1)
         self.near, number = np.unique(near.reshape(-1, near.shape[-1]), axis=0, return_inverse=True)
-        self.tiles: list[list[int]] = np.reshape(number, counts).tolist()  # which row of `near` is true of a tile
+        self.tiles: list[list[int]] = np.reshape(number, counts).tolist()  # row of `near` for each tile
         self.last = counts[0] - 1, counts[1] - 1
         self.models: list[tuple[Any, Any, list[int]] | None] = [None] * len(self.near)
         self.row = np.zeros(STATE + 2)
 
     def step(self, state: Floats, action: Floats) -> bool:
-        """Move a robot for one step, in place, (STATE,) and (2,); whether it touches a pillar then."""
+        """Simulate one step; updates the (STATE,) state in place, and returns whether the robot touches a pillar."""
         row = self.row
         row[:STATE], row[STATE:] = state, action
         x, y, _, speed_x, speed_y = row[:5].tolist()
@@ -107,13 +107,13 @@ class Physics:
         return bool(pillars) and self._touches(model, data, pillars)
 
     def _touches(self, model: Any, data: Any, pillars: list[int]) -> bool:
-        """Whether the robot touches a pillar; as in Safety Gym, where it is when the step is over."""
+        """Whether the robot touches a pillar at the end of the step, as in Safety Gym."""
         self.mujoco.mj_kinematics(model, data)
         self.mujoco.mj_collision(model, data)
         return bool(np.isin(data.contact.geom, pillars).any())
 
     def _model(self, x: float, y: float) -> tuple[Any, Any, list[int]]:
-        """Model and data of the surroundings of a place, and the numbers of pillars in it."""
+        """Model and data of the surroundings of a position, and the geom ids of the pillars in it."""
         tile = self.tiles[min(max(int(x / TILE), 0), self.last[0])][min(max(int(y / TILE), 0), self.last[1])]
         found = self.models[tile]
         if found is None:
@@ -123,7 +123,7 @@ class Physics:
 
     @functools.cached_property
     def _everything(self) -> tuple[Any, Any, list[int]]:
-        """For a robot that is faster than it can be by itself: put down by force in a wall, say."""
+        """Model of all obstacles, for a robot faster than its own force allows, for example pushed by a wall."""
         return self._compile(np.arange(len(self.layout.walls)), np.arange(len(self.layout.pillars)))
 
     def _compile(self, walls: NDArray[np.intp], pillars: NDArray[np.intp]) -> tuple[Any, Any, list[int]]:
@@ -137,10 +137,10 @@ class Physics:
 
 
 class Eye:
-    """Draws what is seen from a pose."""
+    """Renders the camera image at a pose."""
 
     def __init__(self, layout: Layout, size: int, wanted: str | None) -> None:
-        """Find an OpenGL that works; `wanted` is the user's choice, if they have one."""
+        """Open an OpenGL context; `wanted` is the user's choice of implementation, or None."""
         self.mujoco = mujoco = _mujoco()
         xml, files = scenery(layout, size)
         model = mujoco.MjModel.from_xml_string(xml, files)
@@ -165,7 +165,7 @@ class Eye:
             self.size, self.pixels = size, np.zeros((size, size, 3), np.uint8)
 
     def see(self, pose: Floats, into: Frame) -> None:
-        """Draw what is seen from x, y (m) and heading (rad) into a (side, side, 3) array."""
+        """Render the image at x, y (m) and heading (rad) into a (side, side, 3) array."""
         self._resize(len(into))
         x, y, heading = pose.tolist()
         ahead, down = np.array([np.cos(heading), np.sin(heading), 0.0]), np.array([0.0, 0.0, -1.0])
@@ -175,10 +175,10 @@ class Eye:
             camera.up[:] = np.sin(EYE_TILT) * ahead - np.cos(EYE_TILT) * down
         self.mujoco.mjr_render(self.rectangle, self.scene, self.drawing)
         self.mujoco.mjr_readPixels(self.pixels, None, self.rectangle, self.drawing)
-        into[:] = self.pixels[::-1]  # OpenGL begins at the bottom
+        into[:] = self.pixels[::-1]  # the first row of OpenGL is the bottom one
 
     def close(self) -> None:
-        """Give everything back, which OpenGL wants in this order."""
+        """Free all resources, in the order that OpenGL requires."""
         self.drawing.free()
         self.context.free()
 
@@ -189,17 +189,17 @@ def open_context(
     prepare: Callable[[], Any],
     load: Callable[[str], Any] = importlib.import_module,
 ) -> tuple[str, Any, Any]:
-    """The name of an OpenGL that draws without a screen, a context of it, current, and what could be prepared in it.
+    """Open an OpenGL context that works without a display; return its name, the context and the result of `prepare`.
 
     Args:
-        size: side of images.
+        size: side of images, pixels.
         wanted: the user's MUJOCO_GL; None or "": the first of EGL and OSMesa that works (on macOS: CGL).
-        prepare: called with the context current; if it fails, the next one is tried.
-        load: imports a module.
+        prepare: called while the context is current; if it fails, the next implementation is tried.
+        load: function that imports a module.
     """
     wanted = (wanted or "").strip().lower()
     if wanted in OFF:
-        raise NoImages(f"MUJOCO_GL is {wanted!r}, so that nothing can be drawn: unset it, or set it to egl or osmesa")
+        raise NoImages(f"MUJOCO_GL is {wanted!r}, so images cannot be rendered: unset it, or set it to egl or osmesa")
     found = "cgl" if sys.platform == "darwin" else "egl osmesa"
     reasons = []
     for name in (found if wanted in ON else SCREEN.get(wanted, wanted)).split():
@@ -215,13 +215,13 @@ def open_context(
             for module in [key for key in sys.modules if key.partition(".")[0] == "OpenGL" or key == f"mujoco.{name}"]:
                 del sys.modules[module]  # PyOpenGL binds to one platform when it is imported
     raise NoImages(
-        f"no OpenGL works here without a screen ({'; '.join(reasons)}). On Debian or Ubuntu install {PACKAGES} "
-        "with apt-get; MUJOCO_GL=egl or MUJOCO_GL=osmesa makes the choice yours"
+        f"no OpenGL works here without a display ({'; '.join(reasons)}). On Debian or Ubuntu install {PACKAGES} "
+        "with apt-get; MUJOCO_GL=egl or MUJOCO_GL=osmesa selects one of them"
     )
 
 
 def _mujoco() -> Any:
-    """MuJoCo without its choice of OpenGL, which fails where there is none: ours comes with the first image."""
+    """Import MuJoCo without its own choice of OpenGL, which fails if there is none: `Eye` opens a context later."""
     before = os.environ.get("MUJOCO_GL")
     os.environ["MUJOCO_GL"] = "disable"
     try:
@@ -234,7 +234,7 @@ def _mujoco() -> Any:
 
 
 def _work() -> None:
-    """Do what is asked for over standard input until whoever asks hangs up."""
+    """Serve requests over the connection at standard input until the other end closes it."""
     connection = Connection(os.dup(0))
     settings = json.loads(sys.argv[1])
     layout = Layout.from_dict(json.loads(connection.recv_bytes()))
@@ -264,7 +264,7 @@ def _work() -> None:
 
 
 def _check() -> None:
-    """Print the name of the OpenGL that works, or why none does."""
+    """Print the name of the OpenGL implementation that works, or exit with the reasons why none does."""
     from .layouts import generate
 
     try:

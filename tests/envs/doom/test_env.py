@@ -354,7 +354,7 @@ def test_an_engine_that_hangs_counts_as_dead(envs, caplog):
     kill(envs.engines[1], signal.SIGSTOP)
     _, _, _, truncated, infos = envs.step([IDLE, IDLE])
     assert truncated.tolist() == infos["lost"].tolist() == [False, True]
-    assert "Doom engine 1 died (it has not answered for 0.5 seconds) and is started anew" in caplog.text
+    assert "Doom engine 1 died (it has not answered for 0.5 seconds) and is restarted" in caplog.text
 
 
 def test_an_episode_that_has_not_begun_cannot_be_lost(envs, caplog):

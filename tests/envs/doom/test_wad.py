@@ -481,10 +481,10 @@ def test_lumps_that_share_bytes_share_memory(tmp_path):
 @pytest.mark.parametrize(
     ("contents", "message"),
     [
-        (b"", "its 0 bytes cannot hold the places of 0 textures"),
-        (b"\1\0", "its 2 bytes cannot hold the places of 0 textures"),
-        (struct.pack("<i", -1), "its 4 bytes cannot hold the places of -1 textures"),
-        (struct.pack("<i", 2**31 - 1), "its 4 bytes cannot hold the places of 2147483647 textures"),
+        (b"", "its 0 bytes cannot hold the offsets of 0 textures"),
+        (b"\1\0", "its 2 bytes cannot hold the offsets of 0 textures"),
+        (struct.pack("<i", -1), "its 4 bytes cannot hold the offsets of -1 textures"),
+        (struct.pack("<i", 2**31 - 1), "its 4 bytes cannot hold the offsets of 2147483647 textures"),
         (struct.pack("<iii", 2, 12, 12), "a texture lies at byte 12 of 12"),
         (struct.pack("<ii8s", 1, -8, b"BRICK1"), "a texture lies at byte -8 of 16"),
         (struct.pack("<ii8s", 1, 9, b"BRICK1"), "a texture lies at byte 9 of 16"),
@@ -537,10 +537,10 @@ def test_textures_are_checked_by_a_sequence_of_names(tmp_path, names):
     [
         ({"x } vertex { y": 1}, "a field named 'x } vertex { y', expected letters, digits and _"),
         ({5: 1}, "a field named 5, expected letters, digits and _"),
-        ({"x": float("inf")}, "inf is no value of UDMF"),
-        ({"x": 2**64}, "a number of 65 bits is no value of UDMF"),
-        ({"x": None}, "None is no value of UDMF"),
-        ({"x": "\ud800"}, r"'\\ud800' is no value of UDMF"),
+        ({"x": float("inf")}, "inf is not a value of UDMF"),
+        ({"x": 2**64}, "a number of 65 bits is not a value of UDMF"),
+        ({"x": None}, "None is not a value of UDMF"),
+        ({"x": "\ud800"}, r"'\\ud800' is not a value of UDMF"),
     ],
 )
 def test_a_map_that_could_not_be_read_again_is_not_written(tmp_path, thing, message):

@@ -342,7 +342,7 @@ def test_physics_needs_no_opengl(monkeypatch):
     env = SafetyRoomsVectorEnv(1, layout=SMALL, images=False)
     env.reset(seed=0)
     assert env.step([FORWARD])[4]["pose"].shape == (1, 3)
-    with pytest.raises(NoImages, match="MUJOCO_GL is 'off', so that nothing can be drawn: unset it, or set it to"):
+    with pytest.raises(NoImages, match="MUJOCO_GL is 'off', so images cannot be rendered: unset it, or set it to"):
         env.look([0])
     assert env.step([FORWARD])[4]["pose"].shape == (1, 3)
     env.close()
@@ -358,7 +358,7 @@ def test_if_no_opengl_works_it_is_said_what_to_install(monkeypatch):
 
     with pytest.raises(NoImages, match=r"egl: no library .*; osmesa: .*libegl1 .*libgl1-mesa-dri .*or libosmesa6"):
         open_context(8, None, lambda: None, load)
-    with pytest.raises(NoImages, match=r"works here without a screen \(osmesa: no library"):
+    with pytest.raises(NoImages, match=r"works here without a display \(osmesa: no library"):
         open_context(8, "OSMesa ", lambda: None, load)
     assert tried == ["mujoco.egl", "mujoco.osmesa", "mujoco.osmesa"]
 
@@ -460,7 +460,7 @@ def test_tasks_are_the_same_for_everybody_and_far_enough_apart():
     np.testing.assert_array_equal(tasks.goals, again.goals)
     assert len(tasks) == 40 and np.hypot(*(tasks.starts - tasks.goals).T[:2]).min() >= 2
     assert generate().fits(tasks.starts).all() and generate().fits(tasks.goals).all()
-    with pytest.raises(InputError, match="least is 9; give a distance that a start and a goal in 3.6 × 1.8 m can be"):
+    with pytest.raises(InputError, match="least is 9; give a distance that start and goal in 3.6 × 1.8 m can be"):
         Tasks.draw(SMALL, 5, seed=0, least=9)
 
 
