@@ -25,11 +25,14 @@ extensions = [
     "mathml",
     "reference",
     "repository",
+    "signatures",
+    "typography",
 ]
 exclude_patterns = ["_ext", "_static", "**.ipynb_checkpoints"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 default_role = "code"  # docstrings put names in single backticks
 nitpicky = False
+smartquotes_action = "qe"  # no dashes: options begin with two hyphens
 suppress_warnings = ["ref.python"]  # attributes of the same name in several classes
 
 myst_enable_extensions = ["attrs_inline", "dollarmath"]

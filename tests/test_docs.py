@@ -103,6 +103,13 @@ def test_every_file_that_readme_shows_exists():
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
+def test_the_picture_on_the_first_screen_of_readme_has_a_text():
+    text = (ROOT / "README.md").read_text().split("## ", 1)[0]
+    shown = re.findall(r'<img [^>]*src="([^"]+)" alt="([^"]+)"', text)
+    assert len(shown) == text.count("<img") == 1
+    assert all((ROOT / source).exists() and len(alt) > 20 for source, alt in shown)
+
+
 def links(path: Path) -> list[tuple[str, str]]:
     """Text and target of every link and image of a page, those in code left out."""
     text = re.sub(r"```.*?```|`[^`]*`(?!\])", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ TITLES = {
     "benchmarks": "Benchmarks: sgm.benchmarks",
     "inspector": "The inspector: sgm.inspector",
 }
+WIDTH = 92  # characters of a line of code that a page of a laptop shows
 ORDER = {"class": 0, "function": 1, "data": 2, "exception": 3}
 
 
@@ -138,7 +140,8 @@ def _command_page(title: str, parser: argparse.ArgumentParser, level: int = 1) -
     inner = list(_commands(parser))
     if not inner:
         usage = re.sub(r"^usage: ", "", " ".join(parser.format_usage().split()))
-        parts.append(f"```\n{usage}\n```\n")
+        lines = textwrap.wrap(usage, WIDTH, subsequent_indent=" " * 4, break_on_hyphens=False)
+        parts.append("```\n" + "\n".join(lines) + "\n```\n")
         parts += [_options(parser, group) for group in parser._action_groups if _shown(group)]
     parts += _text(parser.epilog)
     parts += [_command_page(f"{title} {name}", command, level + 1) for name, command in inner]
@@ -150,7 +153,17 @@ def _text(text: str | None) -> list[str]:
     if not text:
         return []
     laid_out = re.search(r"^  \S", text, re.MULTILINE)
-    return [f"```text\n{text}\n```\n" if laid_out else f"{_escaped(text)}\n"]
+    return [f"```text\n{_wrapped(text)}\n```\n" if laid_out else f"{_escaped(text)}\n"]
+
+
+def _wrapped(text: str) -> str:
+    """Lines of a text in columns that are not too long for a page; what is too long goes on under its column."""
+    lines = []
+    for line in text.splitlines():
+        column = re.match(r"  \S+ {2,}", line)
+        indent = " " * (column.end() if column else len(line) - len(line.lstrip()))
+        lines += textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
 
 
 def _shown(group: Any) -> list[argparse.Action]:

@@ -89,6 +89,7 @@ def rendered(text: str) -> str:
     )
     page = re.sub(r"<img[^>]*>", "", page)
     page = re.sub(r'<a href="(?!https://)[^"]*">(.*?)</a>', r"\1", page)
+    page = re.sub(r"<th>.*?</th>", lambda found: found[0].replace("_", "_<wbr>"), page)
     page = page.replace("<table>", '<div class="table-wrapper"><table class="docutils">')
     return page.replace("</table>", "</table></div>")
 
