@@ -66,7 +66,7 @@ def repair(source: Path_, target: Path_, *, progress: bool = False) -> Repaired:
             salvage = Salvage(found, copy.path.stat().st_size)
             contents = salvage.contents()
         if not len(contents.nodes) and problems:
-            raise StoreError(f"nothing of {damaged_file} can be recovered: no node is left in it. {_first(problems)}")
+            raise StoreError(f"nothing of {damaged_file} can be saved: no node is left in it. {_first(problems)}")
         _write(new_file, contents)
     lost = [*copy.lost, *salvage.lost]
     if not lost and problems and all("add up to its checksum" in problem for problem in problems):

@@ -217,7 +217,7 @@ def test_goals_in_a_part_of_a_memory_that_was_cut_are_found_there():
 def test_a_node_without_a_place_is_refused():
     places = PLACES.copy()
     places[3] = np.nan
-    with pytest.raises(sgm.InputError, match="1 nodes have no place"):
+    with pytest.raises(sgm.InputError, match="1 nodes have no position"):
         agent_in(Hall(1), hall_memory(), places)
 
 

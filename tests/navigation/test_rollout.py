@@ -146,7 +146,7 @@ def test_success_may_be_said_by_a_function_or_a_name():
 
 
 def test_an_environment_that_never_tells_of_success_is_warned_about():
-    with pytest.warns(UserWarning, match="none of 6 episodes succeeded, and nothing tells"):
+    with pytest.warns(UserWarning, match="none of 6 episodes succeeded, and it is unknown whether"):
         sgm.evaluate(controller("discrete"), environment("sync", success="none", limit=5), 6)
 
 

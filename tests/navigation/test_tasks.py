@@ -123,7 +123,7 @@ def test_a_native_environment_takes_a_list_only_if_it_can_be_told_to_begin():
     assert result.tasks.tolist() == [1, 2, 3, 1, 2] and result.rate == 1 and result.steps.tolist() == [3, 1, 2, 3, 1]
     for mode in (AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP):
         assert sgm.evaluate(agent(), Native(mode), 5).rate == 1
-        with pytest.raises(sgm.InputError, match="begins its episodes itself, all with the same options"):
+        with pytest.raises(sgm.InputError, match="resets itself, always with the same options"):
             sgm.evaluate(agent(), Native(mode), 5, options=TASKS)
 
 

@@ -212,7 +212,7 @@ def test_doubtful_edges_of_a_memory_are_removed_as_events(built, tmp_path):
 
 def test_doubtful_edges_that_are_pruned_make_room_for_others(built):
     world, memory, found = built
-    with pytest.raises(sgm.InputError, match="does not know every edge"):
+    with pytest.raises(sgm.InputError, match="does not include every edge"):
         prune_doubtful(memory, found)  # it is of those that pass the filter
     how = {"drift": 0.1, "filtered": False}
     pruned = prune_doubtful(memory, verify_edges(memory, world.odometry, world.embeddings, world.episodes, **how))
@@ -236,7 +236,7 @@ def test_doubts_can_count_as_evidence_instead(built):
 def test_a_verification_of_another_memory_is_refused(built):
     world, memory, _ = built
     other = verify(world.pairs[:10], world.odometry, world.embeddings, world.episodes)
-    with pytest.raises(sgm.InputError, match="does not know every edge"):
+    with pytest.raises(sgm.InputError, match="does not include every edge"):
         remove_doubtful(memory, other)
 
 
@@ -300,7 +300,7 @@ def test_dead_reckoning_needs_all_actions():
         dead_reckon(data[::2], motion)
     with pytest.raises(sgm.InputError, match="no actions"):
         dead_reckon(sgm.Experience(np.zeros((4, 1)), np.zeros(4, int)), motion)
-    with pytest.raises(sgm.InputError, match="gave an array of shape"):
+    with pytest.raises(sgm.InputError, match="returned an array of shape"):
         dead_reckon(data, lambda actions: np.zeros((len(actions), 3)))
     with pytest.raises(sgm.InputError, match="fitted on actions under 4"):
         motion(np.array([7]))
