@@ -254,7 +254,7 @@ def test_what_cannot_be_done_says_what_is_accepted(arguments, words, capsys, tmp
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert all(word in said for word in words), said
-    assert "mistake in sgm" not in said
+    assert "error in sgm" not in said
 
 
 @pytest.mark.parametrize("more", [[], ["--no-resume"]])
@@ -286,7 +286,7 @@ def test_damaged_records_are_told_before_any_work(copy: Path, name: str, content
     (copy / name).write_text(json.dumps(content))
     assert main(["evaluate", str(copy), "--env", WORLD, "--episodes", "2", "--no-progress"]) == 2
     said = capsys.readouterr()
-    assert name.split("/")[-1] in said.err and "mistake in sgm" not in said.err and "episodes" not in said.out
+    assert name.split("/")[-1] in said.err and "error in sgm" not in said.err and "episodes" not in said.out
 
 
 def test_a_source_that_has_changed_is_not_resumed(agent: Path, tmp_path: Path, capsys):
@@ -370,7 +370,7 @@ def test_a_source_or_device_that_cannot_be_used_removes_nothing(copy: Path, wron
     Path("empty").mkdir()
     before = contents(copy)
     assert main(["fit", *wrong, "--out", str(copy), *TINY, "--no-resume"]) == 2
-    assert "mistake in sgm" not in capsys.readouterr().err
+    assert "error in sgm" not in capsys.readouterr().err
     assert contents(copy) == before
 
 
@@ -380,7 +380,7 @@ def test_a_cleanup_that_cannot_start_over_keeps_what_was_cleaned(copy: Path, wro
     assert main([*command, WORLD]) == 0
     before = contents(copy)
     assert main([*command, wrong, "--no-resume"]) == 2
-    assert "mistake in sgm" not in capsys.readouterr().err
+    assert "error in sgm" not in capsys.readouterr().err
     assert contents(copy) == before
 
 
