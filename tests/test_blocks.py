@@ -12,6 +12,7 @@ import shlex
 import warnings
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 
@@ -48,7 +49,7 @@ EXCERPTS: dict[str, list[dict[str, str]]] = {
         TRAIN,
         {},
         {"nodes=300": "nodes=40", "episodes=100": "episodes=2", "20_000": "60", "data[::5]": "data[::2]"},
-        {"250": "5", '{"task_id": task}': '{"difficulty": task / 10, "task_id": task}'},
+        {"250": "5"},
     ],
     "safety.md": [{"layout_seed=0)": "layout_seed=0, size=24)", "num_envs=64": "num_envs=6, size=24, workers=1"}],
     "sb3.md": [{MODEL: "small_model()"}],
@@ -131,14 +132,19 @@ class Blind:
         return np.linalg.norm(starts[:, None] - goals, axis=-1)
 
 
+class Tasks(gymnasium.Wrapper):
+    """An environment with numbered tasks."""
+
+    def reset(self, *, seed=None, options=None):
+        return self.env.reset(seed=seed, options={"difficulty": (options or {}).get("task_id", 1) / 10})
+
+
 def controller(observations, targets):
     return np.clip(10 * (np.asarray(targets) - np.asarray(observations)), -1, 1)
 
 
 def plane_world() -> dict:
     """What most excerpts use: experience of a point robot, a distance, a controller, a memory, an agent."""
-    import gymnasium
-
     import sgm
     import sgm.envs
 
@@ -173,7 +179,7 @@ def prepare(name: str, world: dict) -> None:
             terminations=[False] * 7,
             truncations=[False] * 6 + [True],
         )
-        space = __import__("gymnasium").spaces.Box(0, 10, (1,), np.float32)
+        space = gymnasium.spaces.Box(0, 10, (1,), np.float32)
         world["dataset"] = minari.create_dataset_from_buffers(
             "walk/small-v0", [buffer], observation_space=space, action_space=space
         )
@@ -184,9 +190,10 @@ def prepare(name: str, world: dict) -> None:
     elif name == "own-distance.md":
         edges = world["memory"].edges()
         world |= {"Protocol": object, "u": edges.source[:2], "v": edges.target[:2], "reached": [True, True]}
-        world["goals"] = world["nodes"]
+        world |= {"goal_nodes": world["nodes"], "waypoints": np.zeros(len(world["observations"]), int)}
     elif name == "own-environment.md":
         world["achieved_goals"] = world["observations"]
+        world["env"] = Tasks(gymnasium.make("sgm/PointMaze-v0", max_episode_steps=20))
     elif name == "sb3.md":
         from tests.learning.test_sb3 import Corridor, make
 
@@ -239,7 +246,7 @@ def commands() -> list:
     found: dict[str, str] = {}
     for path in [*pages(), ROOT / "CONTRIBUTING.md"]:
         text = path.read_text(encoding="utf-8")
-        lines = [line for _, code in blocks(path, "") for line in code.splitlines()]
+        lines = [line for _, code in blocks(path, "") for line in code.replace("\\\n", " ").splitlines()]
         lines += re.findall(
             r"(?<!`)`((?:sgm|make|python|pip) [^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL)
         )

@@ -148,6 +148,7 @@ class Builder:
             observations = observations[chosen]
         assignment = np.full(number, DROPPED)
         low = 0
+        self._moving = None  # observations are counted by batch
         done = 0, len(self.nodes), len(self.graph)
         try:
             self._look_around(distance)

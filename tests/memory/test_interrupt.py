@@ -136,6 +136,20 @@ def test_an_episode_of_an_experience_goes_on_where_it_was_interrupted():
     assert edge_list(memory.edges(filtered=False)) == edge_list(whole.edges(filtered=False))
 
 
+def test_an_interrupt_leaves_alone_what_an_earlier_batch_moved():
+    """Of both batches the third observation is the last that was begun; in the first batch it moved a feature."""
+    near = np.array([[0.0, 0.0, 0.0], [1.5, 0.0, 0.0], [0.1, 0.0, 0.0]], np.float32)
+    distance = Impatient(3)
+    distance.calls = len(near) + 3  # Ctrl-C at the third observation of the second batch
+    memory = sgm.SparseGraphicalMemory(distance, tau_p=0.9, tau_a=1.0, max_dist=2.0, feature_average=0.05)
+    memory.extend(near)
+    moved = memory.features.copy()
+    assert len(memory) == 2 and moved[0, 0] > 0
+    with pytest.raises(KeyboardInterrupt, match="keeps 2 of these 3 observations"):
+        memory.extend(near + np.float32(20))
+    assert (memory.features[:2] == moved).all()
+
+
 def test_nothing_is_kept_of_a_sampled_batch():
     rows, _ = world(2)
     memory = sgm.SparseGraphicalMemory(Impatient(3), criterion="uniform", size=40)
