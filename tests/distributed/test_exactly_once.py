@@ -176,7 +176,7 @@ def test_files_of_others_and_damaged_ones_are_left_alone(tmp_path):
         stranger = evidence_file(path, "b" * 12 + "-7")
         write_batches(stranger, [batch(memory, 1, "b" * 12 + "-7")])
         evidence_file(path, name).write_bytes(b"PK\x03\x04 no archive")
-        with pytest.warns(MemoryWarning, match=r"left alone") as warned:
+        with pytest.warns(MemoryWarning, match=r"is ignored") as warned:
             Owner(memory)
         assert len(warned) == 2 and stranger.exists() and memory.records == 0
 

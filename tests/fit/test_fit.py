@@ -135,7 +135,7 @@ def test_the_page_says_how_often_the_distance_is_wrong(agent: Path, image_memory
     assert all(0 <= each["false"] <= 1 for each in quality["accepted"])
     page = (agent / "report.html").read_text()
     assert "False among accepted" in page and f"{quality['accepted'][1]['false']:.2%}" in page
-    assert "since there are few" in (image_memory / "report.html").read_text()  # three walks
+    assert "because there are few" in (image_memory / "report.html").read_text()  # three walks
 
 
 def test_a_finished_fit_does_nothing_again_and_other_settings_are_refused(copy: Path, capsys):
@@ -254,7 +254,7 @@ def test_what_cannot_be_done_says_what_is_accepted(arguments, words, capsys, tmp
     assert main(arguments) == 2
     said = capsys.readouterr().err
     assert all(word in said for word in words), said
-    assert "mistake in sgm" not in said
+    assert "error in sgm" not in said
 
 
 @pytest.mark.parametrize("more", [[], ["--no-resume"]])
@@ -286,7 +286,7 @@ def test_damaged_records_are_told_before_any_work(copy: Path, name: str, content
     (copy / name).write_text(json.dumps(content))
     assert main(["evaluate", str(copy), "--env", WORLD, "--episodes", "2", "--no-progress"]) == 2
     said = capsys.readouterr()
-    assert name.split("/")[-1] in said.err and "mistake in sgm" not in said.err and "episodes" not in said.out
+    assert name.split("/")[-1] in said.err and "error in sgm" not in said.err and "episodes" not in said.out
 
 
 def test_a_source_that_has_changed_is_not_resumed(agent: Path, tmp_path: Path, capsys):
@@ -303,7 +303,7 @@ def test_a_source_that_has_changed_is_not_resumed(agent: Path, tmp_path: Path, c
 def test_an_environment_without_goals_is_told_apart(tmp_path: Path, capsys):
     assert main(["fit", "gym:CartPole-v1", "--out", str(tmp_path / "cart"), *TINY]) == 0
     shown = capsys.readouterr().out
-    assert "gives no goals" in shown and "sgm plan" in shown and "sgm evaluate tmp" not in shown
+    assert "have no goals" in shown and "sgm plan" in shown and "sgm evaluate tmp" not in shown
     assert "evaluate and cleanup need" not in shown and f"sgm cleanup {tmp_path / 'cart'} --env CartPole-v1" in shown
     assert main(["cleanup", str(tmp_path / "cart"), "--env", "CartPole-v1", "--steps", "20", "--no-progress"]) == 0
 
@@ -370,7 +370,7 @@ def test_a_source_or_device_that_cannot_be_used_removes_nothing(copy: Path, wron
     Path("empty").mkdir()
     before = contents(copy)
     assert main(["fit", *wrong, "--out", str(copy), *TINY, "--no-resume"]) == 2
-    assert "mistake in sgm" not in capsys.readouterr().err
+    assert "error in sgm" not in capsys.readouterr().err
     assert contents(copy) == before
 
 
@@ -380,7 +380,7 @@ def test_a_cleanup_that_cannot_start_over_keeps_what_was_cleaned(copy: Path, wro
     assert main([*command, WORLD]) == 0
     before = contents(copy)
     assert main([*command, wrong, "--no-resume"]) == 2
-    assert "mistake in sgm" not in capsys.readouterr().err
+    assert "error in sgm" not in capsys.readouterr().err
     assert contents(copy) == before
 
 
@@ -408,7 +408,12 @@ def test_another_device_is_no_reason_to_refuse(copy: Path, capsys):
 def test_a_plan_says_how_far_its_ends_are_from_their_nodes_and_refuses_what_is_off_the_map(copy: Path, capsys):
     assert main(["plan", str(copy), "0.1,0.1", "0"]) == 0
     shown = capsys.readouterr().out
-    assert "START is" in shown and "map units from node" in shown and "GOAL is" not in shown and "Warning" not in shown
+    assert (
+        "START is" in shown
+        and "map units from the nearest node" in shown
+        and "GOAL is" not in shown
+        and "Warning" not in shown
+    )
     assert main(["plan", str(copy), "0", "1.9,1.9"]) == 0
     assert "Warning: that is far" in capsys.readouterr().out
     assert main(["plan", str(copy), "1000,1000", "0.5,0.5"]) == 2
@@ -419,7 +424,7 @@ def test_a_plan_says_how_far_its_ends_are_from_their_nodes_and_refuses_what_is_o
 def test_a_plan_from_beyond_the_distance_is_refused(image_memory: Path, walks: Path, monkeypatch, capsys):
     ends = [str(walks / "0" / "2.png"), str(walks / "1" / "30.png")]
     assert main(["plan", str(image_memory), *ends]) == 0
-    assert "steps from node" in capsys.readouterr().out
+    assert "steps from the nearest node" in capsys.readouterr().out
     monkeypatch.setattr("sgm.fit.plan.far_of", lambda distance: 0.0)
     assert main(["plan", str(image_memory), *ends]) == 2
     assert "clipped" in capsys.readouterr().err

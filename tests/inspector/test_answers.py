@@ -433,7 +433,7 @@ def test_a_spare_and_a_way_back_say_why_they_are_there():
     memory = lived(SPARES, tries=300, k=2)
     pairs = zip(*(end.tolist() for end in memory.edges()[:2]), strict=True)
     spare = next(pair for pair in pairs if memory.evidence(*pair).spare)
-    assert "the guard let it in" in answers.edge(View(memory), *spare)["rule"]
+    assert "the guard of cleanup" in answers.edge(View(memory), *spare)["rule"]
     table = np.array([[0, 2], [50, 0]], np.float32)
     memory = sgm.SparseGraphicalMemory(sgm.TableDistance(table), criterion="none", reversible=True)
     memory.extend([0, 1])

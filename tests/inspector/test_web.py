@@ -304,7 +304,7 @@ def test_what_cannot_be_written_is_one_sentence(writable):
     assert answer.status == 409 and "one writer at a time" in answer.json()["error"]
     writable.live.path.unlink()
     answer = ask(writable.url, f"/api/edge/{u}/{v}/remove", "POST", X_SGM_Token=token)
-    assert answer.status == 409 and "no file" in answer.json()["error"] and not writable.live.path.exists()
+    assert answer.status == 409 and "no longer exists" in answer.json()["error"] and not writable.live.path.exists()
 
 
 # -- hostile memories --------------------------------------------------------------------------------------------
