@@ -26,8 +26,8 @@ def of_functions(app: Sphinx, what: str, name: str, thing: Any, options: Any, si
     return shorter(signature), shorter(returned)
 
 
-def of_properties(app: Sphinx, document: nodes.document) -> None:
-    """Types of properties and attributes, which autodoc writes without asking."""
+def of_properties(app: Sphinx, document: nodes.document, name: str) -> None:
+    """Types of properties and attributes, which autodoc writes without asking; names in them are resolved by now."""
     for node in list(document.findall(addnodes.desc_annotation)):
         text = node.astext()
         if (short := shorter(text)) != text:
@@ -37,5 +37,5 @@ def of_properties(app: Sphinx, document: nodes.document) -> None:
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("autodoc-process-signature", of_functions)
-    app.connect("doctree-read", of_properties)
+    app.connect("doctree-resolved", of_properties)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

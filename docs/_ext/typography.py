@@ -1,4 +1,7 @@
-"""Where lines may break: not inside numbers with their unit or interval, but after the underscores of long names."""
+"""Where lines may break: not inside numbers with their unit or interval, but after the underscores of long names.
+
+Columns of tables get a class by the length of their longest cell, so that phones show long texts in readable width.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,14 @@ from sphinx.application import Sphinx
 
 SPACE, JOIN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}"
 INTERVAL = re.compile(r"\[[-+−]?[\d.]+(?:–|, )[-+−]?[\d.]+\]")
+SHORT_CELL, LONG_CELL = 12, 50  # characters
 LONG = 12  # characters of a name in code that may be broken
 
 
 def joined(text: str) -> str:
     """A text in which 93.1 %, ± 1.2, 3 × 300 and [85.2–89.3] stay on one line each."""
+    if text == " -- ":  # between an argument and its description
+        return " – "
     text = INTERVAL.sub(lambda found: found[0].replace("–", f"–{JOIN}").replace(", ", f",{SPACE}"), text)
     text = re.sub(r"(?<=\d) (?=%)|(?<=±) (?=\d)|(?<=\d) (?=× \d)|(?<=\d ×) (?=\d)", SPACE, text)
     return re.sub(rf"(?<=\d{SPACE}×) (?=\d)", SPACE, text)
@@ -39,7 +45,19 @@ def set_breaks(app: Sphinx, document: nodes.document, name: str) -> None:
             literal.extend(broken)
 
 
+def set_columns(app: Sphinx, document: nodes.document, name: str) -> None:
+    """Mark the cells of each column as short, medium or long."""
+    for table in document.findall(nodes.table):
+        rows = [list(row.findall(nodes.entry)) for row in table.findall(nodes.row)]
+        for column in zip(*rows, strict=False):
+            longest = max(len(entry.astext()) for entry in column)
+            kind = "short" if longest <= SHORT_CELL else "long" if longest > LONG_CELL else "medium"
+            for entry in column:
+                entry["classes"].append(f"column-{kind}")
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Called by Sphinx."""
     app.connect("doctree-resolved", set_breaks)
+    app.connect("doctree-resolved", set_columns)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
