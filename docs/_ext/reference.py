@@ -159,7 +159,7 @@ def _text(text: str | None) -> list[str]:
 def _wrapped(text: str) -> str:
     """Lines of a text in columns that are not too long for a page; what is too long goes on under its column."""
     lines = []
-    for line in text.splitlines():
+    for line in re.sub(r"(?<=[^\s:])\n(?=\S)", " ", text).splitlines():  # lines of one paragraph
         column = re.match(r"  \S+ {2,}", line)
         indent = " " * (column.end() if column else len(line) - len(line.lstrip()))
         lines += textwrap.wrap(line, WIDTH, subsequent_indent=indent, break_on_hyphens=False) or [""]
