@@ -10,7 +10,7 @@ from sphinx.application import Sphinx
 
 SPACE, JOIN = "\N{NO-BREAK SPACE}", "\N{WORD JOINER}"
 INTERVAL = re.compile(r"\[[-+−]?[\d.]+(?:–|, )[-+−]?[\d.]+\]")
-LONG = 20  # characters of a name in code that may be broken
+LONG = 12  # characters of a name in code that may be broken
 
 
 def joined(text: str) -> str:
@@ -30,7 +30,7 @@ def set_breaks(app: Sphinx, document: nodes.document, name: str) -> None:
         if above is None and text.parent is not None and (kept := joined(text.astext())) != text.astext():
             text.parent.replace(text, nodes.Text(kept))
     for literal in list(document.findall(nodes.literal)):
-        parts = re.split(r"(?<=[_/])(?=\w)", literal.astext())
+        parts = re.split(r"(?<=[_/.])(?=\w)", literal.astext())
         if len(literal.children) == 1 and len(literal.astext()) > LONG and len(parts) > 1:
             broken: list[nodes.Node] = [nodes.Text(parts[0])]
             for part in parts[1:]:
