@@ -1001,7 +1001,7 @@ class SparseGraphicalMemory:
         if self._store is None:
             self.save(target)
         elif target.exists() and target.samefile(self._store.path):
-            raise StoreError(f"{target} is the file of this memory itself: give the backup another name")
+            raise StoreError(f"{target} is the memory's own file: give the backup another name")
         else:
             self._store.check_there()
             store.copy(self._store.path, target)

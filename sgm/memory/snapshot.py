@@ -70,7 +70,7 @@ class Snapshot:
     def refreshed(self) -> Snapshot:
         """Return the present state of the file: this snapshot, updated, if only events were added, or a new one."""
         if not self.path.is_file():
-            raise StoreError(f"the file {self.path} does not exist any more")
+            raise StoreError(f"there is no file {self.path} any more")
         if self.file.schema == SCHEMA and self._caught_up():
             return self
         return Snapshot.take(self.path)
