@@ -77,6 +77,11 @@ def test_the_source_distribution_has_what_is_needed_to_test_and_to_build_the_sit
         *("docs/conf.py", "docs/tutorials/first-memory.ipynb", "examples/ten_lines.py", "inspector/package.json"),
     }
     assert needed - names == set()
+    pages = [path for path in (ROOT / "docs").rglob("*.*") if path.suffix in (".md", ".ipynb")]
+    linked = {(path, link) for path in pages for link in re.findall(r"\]\(([^)#:]+)", path.read_text(encoding="utf-8"))}
+    files = {(path.parent / link).resolve() for path, link in linked}
+    shown = {file.relative_to(ROOT).as_posix() for file in files if file.is_file() and file.is_relative_to(ROOT)}
+    assert len(shown) > 60 and {name for name in shown - names if "/generated/" not in name} == set()
     unwanted = re.compile(r"node_modules|__pycache__|\.venv|docs/reference/generated|^runs/")
     assert [name for name in names if unwanted.search(name)] == []
     assert sdist.stat().st_size < 14 * MEGABYTES
