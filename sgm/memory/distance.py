@@ -30,7 +30,8 @@ class Distance(Protocol):
     `noise` (float) is its standard deviation, steps.
     `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the
     distance provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup
-    norm).
+    norm). `nearby` with the same arguments gives an object whose `undecided(starts)`, (n, e) to (n, m) bool, tells for
+    which goals that is not proven for each of these starts; or None.
     `differ(starts, goals, steps, slack)`, (n, e), (n, e) and (n,) to (n,) bool, tells which pairs are `slack` or more
     away from `steps`, for less than `pairs` costs. `nearest(starts, goals, outgoing=True)`, (n, e) and (m, e) to (n,)
     numbers and (n,) steps, finds the nearest goal of each start, or with `outgoing=False` the nearest start of each

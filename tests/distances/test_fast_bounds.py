@@ -39,6 +39,32 @@ def test_what_is_proven_holds_everywhere_in_the_box(seed, slack):
     assert proven_somewhere > 20
 
 
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("slack", [0.1, 0.3, 1.0])
+def test_what_is_decided_for_one_start_holds_for_it(seed, slack):
+    distance = partly_saturated(seed)
+    distance.unchanged_radius = 0.02
+    goals, random, decided_more = points(150, seed), np.random.default_rng(seed), 0
+    for start in points(8, seed + 100):
+        steps = distance(start[None], goals)[0]
+        near = distance.nearby(start, goals, steps, slack)
+        corners = start + 0.02 * np.array([[-1, -1], [-1, 1], [1, -1], [1, 1], [0, 0]])
+        starts = np.concatenate([corners, start + random.uniform(-0.02, 0.02, (60, 2))]).astype(np.float32)
+        undecided = near.undecided(starts)
+        assert (np.abs(distance(starts, goals) - steps)[~undecided] < slack).all()
+        assert not (undecided & ~near.unproven).any()  # what is proven for the whole box is decided for each start
+        decided_more += (near.unproven & ~undecided).sum()
+    assert decided_more > 20
+
+
+def test_where_nothing_is_left_to_prove_nothing_is_undecided():
+    distance = DistributionalDistance(make_networks(0, hidden=64, scale=0.01))
+    goals = points(30, 0)
+    near = distance.nearby(goals[0], goals, distance(goals[:1], goals)[0], 1.0)
+    assert not near.unproven.any() and not near.undecided(goals[:1]).any()
+    assert near.undecided(goals[:0]).shape == (0, 30)
+
+
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("cutoff", [0.2, 1.0])
 def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff):
@@ -56,6 +82,31 @@ def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff):
     np.testing.assert_array_equal(plain, gaps < np.float32(cutoff))
     np.testing.assert_array_equal(fast[clear], plain[clear])
     assert 50 < fast.sum() < 1500
+    one_by_one = [memory.reached(states[i : i + 1], waypoints[i : i + 1], cutoff)[0] for i in range(300)]
+    np.testing.assert_array_equal(np.array(one_by_one)[clear[:300]], plain[:300][clear[:300]])
+    assert memory._waypoint_test._proofs  # which have left nodes out
+
+
+def test_a_distance_may_prove_for_the_whole_box_only():
+    class OnlyBoxes:
+        """One that has `unchanged_nearby`, and no `nearby`."""
+
+        def __init__(self, distance):
+            self.embed, self.pairs, self.unchanged_radius = distance.embed, distance.pairs, distance.unchanged_radius
+            self.unchanged_nearby, self._distance = distance.unchanged_nearby, distance
+
+        def __call__(self, starts, goals):
+            return self._distance(starts, goals)
+
+    distance, nodes, random = partly_saturated(1), points(120, 1), np.random.default_rng(1)
+    waypoints = random.integers(0, 10, 600)
+    states = np.clip(nodes[waypoints] + random.normal(0, 0.004, (600, 2)), 0, 1).astype(np.float32)
+    gaps = np.abs(distance(states, nodes) - distance(nodes, nodes)[waypoints]).max(axis=1)
+    memory = sgm.SparseGraphicalMemory(OnlyBoxes(distance), criterion="none", max_dist=15.0)
+    memory.extend(nodes)
+    clear = np.abs(gaps - 1) > 1e-3
+    np.testing.assert_array_equal(memory.reached(states, waypoints, 1.0)[clear], gaps[clear] < 1)
+    assert memory._waypoint_test._proofs
 
 
 def test_the_mean_of_an_ensemble_proves_nothing():
