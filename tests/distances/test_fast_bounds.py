@@ -9,22 +9,24 @@ import sgm
 
 torch = pytest.importorskip("torch")
 
+from sgm.distances.fast_bounds import _compiled_lines, _tanh_lines, lines  # noqa: E402
 from sgm.distances.sorb import DistributionalDistance  # noqa: E402
 from sgm.memory.localise import reached  # noqa: E402
 from tests.distances.test_sorb import make_networks, points  # noqa: E402
 
 
-def partly_saturated(seed: int) -> DistributionalDistance:
+def partly_saturated(seed: int, compiled: bool | None = None) -> DistributionalDistance:
     """Random networks whose distances vary, about a third of them lying at the far end of the range."""
     networks = make_networks(seed, hidden=64, scale=6.0)
     networks.critics.third[:, -1, -1] += 15.0
-    return DistributionalDistance(networks)
+    return DistributionalDistance(networks, compiled=compiled)
 
 
+@pytest.mark.parametrize("compiled", [None, False])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slack", [0.3, 1.0])
-def test_what_is_proven_holds_everywhere_in_the_box(seed, slack):
-    distance = partly_saturated(seed)
+def test_what_is_proven_holds_everywhere_in_the_box(seed, slack, compiled):
+    distance = partly_saturated(seed, compiled)
     goals, proven_somewhere = points(150, seed), 0
     random = np.random.default_rng(seed)
     for start in points(8, seed + 100):
@@ -39,10 +41,11 @@ def test_what_is_proven_holds_everywhere_in_the_box(seed, slack):
     assert proven_somewhere > 20
 
 
+@pytest.mark.parametrize("compiled", [None, False])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slack", [0.1, 0.3, 1.0])
-def test_what_is_decided_for_one_start_holds_for_it(seed, slack):
-    distance = partly_saturated(seed)
+def test_what_is_decided_for_one_start_holds_for_it(seed, slack, compiled):
+    distance = partly_saturated(seed, compiled)
     distance.unchanged_radius = 0.02
     goals, random, decided_more = points(150, seed), np.random.default_rng(seed), 0
     for start in points(8, seed + 100):
@@ -57,6 +60,21 @@ def test_what_is_decided_for_one_start_holds_for_it(seed, slack):
     assert decided_more > 20
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_compiled_lines_are_those_of_torch_up_to_rounding(seed):
+    pytest.importorskip("numba")
+    networks, goals = partly_saturated(seed).networks, torch.from_numpy(points(130, seed))
+    origin, radius = torch.from_numpy(points(1, seed + 50)), 0.02
+    actor = [way(networks.actor, 0, origin, goals, radius, None) for way in (lines, _compiled_lines)]
+    extra = _tanh_lines(actor[0], radius)
+    critic = [way(networks.critics, 2, origin, goals, radius, extra) for way in (lines, _compiled_lines)]
+    for plain, compiled in (actor, critic):
+        for one, other in zip(plain, compiled, strict=True):
+            assert one.shape == other.shape
+            scale = float(one.abs().max())
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=0, atol=1e-5 * max(1.0, scale))
+
+
 def test_where_nothing_is_left_to_prove_nothing_is_undecided():
     distance = DistributionalDistance(make_networks(0, hidden=64, scale=0.01))
     goals = points(30, 0)
@@ -65,10 +83,11 @@ def test_where_nothing_is_left_to_prove_nothing_is_undecided():
     assert near.undecided(goals[:0]).shape == (0, 30)
 
 
+@pytest.mark.parametrize("compiled", [None, False])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("cutoff", [0.2, 1.0])
-def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff):
-    distance = partly_saturated(seed)
+def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff, compiled):
+    distance = partly_saturated(seed, compiled)
     memory = sgm.SparseGraphicalMemory(distance, criterion="none", max_dist=15.0)
     nodes = points(120, seed)
     memory.extend(nodes)
