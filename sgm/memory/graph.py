@@ -276,7 +276,12 @@ class Graph:
         newer = [sources for at, sources in self._history[-(self.version - version) :] if at > version]
         if len(newer) != self.version - version or not newer:
             return None
-        return np.unique(newer[0] if len(newer) == 1 else np.concatenate(newer)).astype(np.int64, copy=False)
+        if sum(map(len, newer)) < self.nodes:
+            return np.unique(newer[0] if len(newer) == 1 else np.concatenate(newer)).astype(np.int64, copy=False)
+        changed = np.zeros(self.nodes, np.bool_)
+        for sources in newer:
+            changed[sources] = True
+        return changed.nonzero()[0]
 
     def _mark_stale(self, sources: NDArray[Any]) -> None:
         if self.nodes > len(self._stale):
