@@ -222,7 +222,9 @@ TABLES = {
     "criteria-50000": lambda: by_size(("both", *RIVALS), 50_000, CRITERIA),
     "criteria-paired-5000": lambda: paired_by_size(("both", *RIVALS), 5_000, CRITERIA),
     "criteria-paired-20000": lambda: paired_by_size(("both", *RIVALS), 20_000, CRITERIA),
-    "one-robot": lambda: by_seed(ONE_ROBOT, {"released": "SoRB as released", "sorb": "SoRB", "sorb+sgm": "SGM"}, 20_000),
+    "one-robot": lambda: by_seed(
+        ONE_ROBOT, {"released": "SoRB as released", "sorb": "SoRB", "sorb+sgm": "SGM"}, 20_000
+    ),
     "paper": lambda: table_1(10_000, (20_000, 50_000, 100_000, 400_000)),
     "spares": lambda: policies(
         "safety", 5_000, "consolidated", ("first-failure", "guarded", "spares"), (0, 20_000, 50_000), SPARES
