@@ -15,7 +15,7 @@ from sgm.errors import InputError
 from .settings import MOST_STEPS, number, shortened, steps
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Evidence:
     """What is known about one edge from trying it.
 
