@@ -181,8 +181,7 @@ def extremes(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 def _means(rest: Floats, first: Floats) -> Floats:
     """(B, p) the expected bin with the weights `first` up to each bin and `rest` beyond it."""
     until, beyond, bins = _sums(len(rest))
-    mean: Floats = ((until * bins) @ first + (beyond * bins) @ rest) / (until @ first + beyond @ rest)
-    return mean
+    return np.asarray(((until * bins) @ first + (beyond * bins) @ rest) / (until @ first + beyond @ rest), np.float32)
 
 
 @functools.cache

@@ -168,7 +168,10 @@ class Graph:
         return int(edges[place[0]]) if len(place) else None
 
     def find_many(self, sources: Ints, targets: Ints) -> Ints:
-        """Return the edges from (m,) sources to (m,) targets; −1 where there is none."""
+        """The edges from (m,) sources to (m,) targets; −1 where there is none."""
+        if len(sources) == 1:
+            edge = self.find(int(sources[0]), int(targets[0]))
+            return np.array([-1 if edge is None else edge])
         found = np.full(len(sources), -1)
         at_each = self.out_of()
         for low in range(0, len(sources), _FIND):
