@@ -1,10 +1,10 @@
 """Fast code, compiled with numba: many pairs through the networks, without the overhead of a framework.
 
-The plain version is `GoalNetworks.steps` in sorb.py; the tests compare what it says. Pairs of one start with goals that
-lie close together share most of the work: over such a tile most units of the first layer keep their sign. Those that
-stay off add nothing, all that stay on are one linear map, and only the others are taken pair by pair. Other pairs go
-through matrix products (BLAS). `python -m speed.navigation` times what this is for: whether waypoints are reached, and
-which node is the nearest.
+The plain version is `GoalNetworks.steps` in sorb.py; the tests compare the two. Pairs of one start with goals that are
+close together (a tile) share most of the work: most units of the first layer keep their sign over a tile. Units that
+stay off add nothing, all units that stay on are one linear map, and only the others are computed pair by pair. Other
+pairs are evaluated with matrix products (BLAS). `python -m speed.navigation` times the two uses: whether waypoints are
+reached, and which node is the nearest.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _WORTH_A_TILE = 10  # pairs of one start from which on tiles save work
 
 
 def differ(networks: SinglePairs, starts: Floats, goals: Floats, steps: Floats, slack: float) -> NDArray[np.bool_]:
-    """Which pairs are `slack` steps or more away from (n,) `steps`, by the most that a critic says: (n,) bool."""
+    """(n,) whether the maximum over the critics differs from (n,) `steps` by `slack` or more."""
     told = np.empty(len(starts), np.bool_)
     _differ(networks.actor, networks.critics, starts, goals, steps, np.float32(slack), told)
     return told
 
 
 def first_critic(networks: SinglePairs, starts: Floats, goals: Floats) -> Floats:
-    """(n, o) starts and (m, o) goals to the (n, m) steps that the first critic says."""
+    """(n, o) starts and (m, o) goals to the (n, m) steps of the first critic."""
     table = np.empty((len(starts), len(goals)), np.float32)
     if len(goals) >= len(starts):
         _first_critic(networks.actor, networks.critics, starts, goals, False, table)
@@ -42,7 +42,7 @@ def first_critic(networks: SinglePairs, starts: Floats, goals: Floats) -> Floats
 
 @njit(cache=True, nogil=True)
 def _first_critic(actor: Any, critics: Any, fixed: Any, others: Any, turned: bool, table: Any) -> None:
-    """Steps from each fixed end to all others, or, if they are `turned`, from these to it: (n, m) table."""
+    """Fill the (n, m) table: steps from each fixed end to all others, or, if `turned`, from the others to it."""
     order = neighbours(others)
     others = others[order]
     first, second, third = critics
@@ -58,7 +58,7 @@ def _first_critic(actor: Any, critics: Any, fixed: Any, others: Any, turned: boo
 
 @njit(cache=True, nogil=True)
 def _differ(actor: Any, critics: Any, starts: Any, goals: Any, steps: Any, slack: Any, told: Any) -> None:
-    """Pairs of one start that follow each other are taken in tiles, all others together; into `told`."""
+    """Fill `told`: consecutive pairs of one start are evaluated in tiles, all other pairs together."""
     if len(starts) == 1:
         told[0] = _differs(actor, critics, starts[0], goals[0], steps[0], slack)
         return
@@ -83,17 +83,17 @@ def _differ(actor: Any, critics: Any, starts: Any, goals: Any, steps: Any, slack
 
 @njit(cache=True, nogil=True)
 def _verdict(most: Any, theirs: Any, slack: Any, bins: int) -> Any:
-    """What critics that say `most` mean for a pair: it differs (1), it does not (0), or ask the next (−1)."""
+    """Decide a pair from the maximum of the critics so far: it differs (1), it does not (0), or undecided (−1)."""
     if most - theirs >= slack:
         return 1
     if theirs + slack > bins + _ROUNDING and theirs - most < slack:
-        return 0  # no critic says more than the number of bins
+        return 0  # no critic exceeds the number of bins
     return -1
 
 
 @njit(cache=True, nogil=True)
 def _judge(logits: Any, left: Any, most: Any, steps: Any, slack: Any, told: Any) -> Any:
-    """Take in what one critic says of the pairs `left`; (n,) which of them the next has to be asked about."""
+    """Update `most` and `told` with one critic's logits for the pairs `left`; (n,) which of them stay undecided."""
     undecided = np.zeros(len(left), np.bool_)
     for place in range(len(left)):
         pair = left[place]
@@ -109,7 +109,7 @@ def _judge(logits: Any, left: Any, most: Any, steps: Any, slack: Any, told: Any)
 
 @njit(cache=True, nogil=True)
 def _differs(actor: Any, critics: Any, start: Any, goal: Any, theirs: Any, slack: Any) -> Any:
-    """Whether one pair differs, through the units that are on."""
+    """Whether one pair differs."""
     first, second, third = critics
     one, two = np.empty(first.shape[2], np.float32), np.empty(second.shape[2], np.float32)
     logits, action = np.empty(third.shape[2], np.float32), np.empty(actor[2].shape[2], np.float32)
@@ -129,7 +129,7 @@ def _differs(actor: Any, critics: Any, start: Any, goal: Any, theirs: Any, slack
 
 @njit(cache=True, nogil=True)
 def _differ_block(actor: Any, critics: Any, starts: Any, goals: Any, steps: Any, slack: Any) -> Any:
-    """(n,) which pairs differ; those that are decided leave the block, so that the next critic sees fewer."""
+    """(n,) which pairs differ; only undecided pairs are evaluated by the next critic."""
     left, told, most = np.arange(len(starts)), np.zeros(len(starts), np.bool_), np.zeros(len(starts), np.float32)
     nothing = np.empty((len(starts), 0), np.float32)
     actions = np.tanh(_block_outputs(actor[0][0], actor[1][0], actor[2][0], starts, goals, nothing))
@@ -145,7 +145,7 @@ def _differ_block(actor: Any, critics: Any, starts: Any, goals: Any, steps: Any,
 
 @njit(cache=True, nogil=True)
 def _block_outputs(first: Any, second: Any, third: Any, starts: Any, goals: Any, extra: Any) -> Any:
-    """(n, outputs) of one network."""
+    """(n, outputs) outputs of one network."""
     size, hidden = starts.shape[1], first.shape[1]
     one = np.empty((len(starts), hidden), np.float32)
     for pair in range(len(starts)):
@@ -176,7 +176,7 @@ def _rectify(row: Any) -> None:
 def _differ_from_one(
     actor: Any, critics: Any, start: Any, goals: Any, steps: Any, slack: Any, told: Any, rooms: Any
 ) -> None:  # fmt: skip
-    """Which pairs of one start differ, into `told`, tile by tile."""
+    """Fill `told` with which pairs of one start differ, tile by tile."""
     first, second, third = critics
     order, most = neighbours(goals), np.zeros(len(goals), np.float32)
     for low in range(0, len(goals), TILE):
@@ -193,9 +193,9 @@ def _differ_from_one(
 
 @njit(cache=True, nogil=True)
 def neighbours(points: Any) -> Any:
-    """The numbers of (n, o) points in an order in which TILE that follow each other are close together.
+    """Order (n, o) points so that each `TILE` consecutive ones are close together: (n,) indexes.
 
-    They are halved across their longest side, and so on.
+    The points are halved across their longest side, recursively.
     """
     order = np.arange(len(points))
     todo = [(0, len(points))]
@@ -218,7 +218,7 @@ def neighbours(points: Any) -> Any:
 
 @njit(cache=True, nogil=True)
 def _room(first: Any, size: int) -> Any:
-    """Room for a tile in a network with this first layer: two rows, the linear map, and both layers."""
+    """Buffers for a tile in a network with this first layer: two rows, the linear map, and both layers."""
     hidden = first.shape[2]
     one, two = np.empty((TILE, hidden), np.float32), np.empty((TILE, hidden), np.float32)
     return (
@@ -254,7 +254,7 @@ def _tile_outputs(
         for unit in range(hidden):
             on[unit] += np.float32(one[pair, unit] > 0)
     steady, unsteady = (on == number).nonzero()[0], ((on > 0) & (on < number)).nonzero()[0]
-    _add_rows(base[steady], steady, len(steady), second, fold, 0)  # these are linear in the other end
+    _add_rows(base[steady], steady, len(steady), second, fold, 0)  # these units are linear in the other end
     for place in range(size):
         _add_rows(first[other + place][steady], steady, len(steady), second, fold, 1 + place)
     factors, units = np.empty(len(unsteady), np.float32), np.empty(len(unsteady), np.int64)
@@ -276,14 +276,14 @@ def _tile_outputs(
 
 @njit(cache=True, nogil=True, inline="always")
 def add_row(factor: Any, source: Any, row: int, target: Any, to: int) -> None:
-    """Add a row of a matrix, times a factor, to a row of another one; slices would cost more than that."""
+    """Add a row of a matrix, times a factor, to a row of another one; slices would be slower."""
     for unit in range(source.shape[1]):
         target[to, unit] += factor * source[row, unit]
 
 
 @njit(cache=True, nogil=True)
 def _add_rows(factors: Any, rows: Any, number: int, source: Any, target: Any, to: int) -> None:
-    """Add the first rows of a list, times factors, to a row of another matrix: four at once, as that one is read."""
+    """Add the first `number` rows of a list, times factors, to a row of another matrix, four at a time."""
     done = number - number % 4
     for place in range(0, done, 4):
         one, two, three, four = factors[place], factors[place + 1], factors[place + 2], factors[place + 3]

@@ -1,10 +1,10 @@
-"""Fast code: how far distances can change while the start moves a little.
+"""Fast code: bounds on how much distances change while the start moves a little.
 
 The plain version computes the distances again; the tests compare with it.
 
 Over a small box of starts a ReLU network is nearly linear. Each unit is replaced by a line in the start with an error
-on both sides, and lines and errors are carried through the layers. So each logit of each critic is a line ± an error,
-which is small, and what the critics can say of a start in the box follows from their logits.
+on both sides. Propagating lines and errors through the layers bounds every logit of every critic, and so the distance
+of every start in the box.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class Lines(NamedTuple):
         return radius * self.slope.abs().sum(1) + self.error
 
     def at(self, which: Tensor) -> Lines:
-        """Those of some rows."""
+        """Lines of some rows."""
         return Lines(*(part[which] for part in self))
 
 
 class Nearby:
-    """Which distances from starts in a small box may differ from those from its centre.
+    """Finds distances from starts in a small box that may differ from those of its centre.
 
-    Distances at the far end of the critics' range cannot grow, so for them a bound from below is all that is needed,
-    and one critic suffices for it, because the ensemble is aggregated by its maximum.
+    Distances at the upper end of the critics' range cannot grow, so a lower bound is sufficient for them, and a lower
+    bound from any one critic is valid because the ensemble is aggregated by its maximum.
 
     Attributes:
         unproven: (m,) bool, the goals to which the steps may differ for some start of the box.
@@ -61,7 +61,7 @@ class Nearby:
         slack: float,
         compiled: bool = False,
     ) -> None:
-        """Bound what is said of starts within `radius` of the (o,) centre, sup norm, and (m, o) goals.
+        """Bound the distances from starts within `radius` of the (o,) centre, sup norm, to (m, o) goals.
 
         `steps`, (m,), are those from the centre itself; to differ is to be `slack` steps or more away from them.
         """
@@ -126,7 +126,7 @@ def lines(
 def _compiled_lines(
     layers: tuple[Tensor, Tensor, Tensor], member: int, start: Tensor, goals: Tensor, radius: float, extra: Lines | None
 ) -> Lines:
-    """The same, compiled."""
+    """`lines`, compiled."""
     from . import fast_lines
 
     size, number = start.shape[1], len(goals)
@@ -171,7 +171,7 @@ def _tanh_lines(values: Lines, radius: float) -> Lines:
 
 
 def extremes(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """The least and the greatest expected bin, 1…B, that (B, p) weights between these allow: (p,) each.
+    """Smallest and largest expected bin, 1…B, for (B, p) weights between `low` and `high`: (p,) each.
 
     More of a weight shortens the expectation if its bin is below it: so all bins up to some bin are high, the rest low.
     """

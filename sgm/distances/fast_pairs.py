@@ -23,8 +23,8 @@ class SinglePairs:
     """Steps and actions for a few pairs of observation and goal.
 
     Attributes:
-        actor: its layers, as in sorb.py.
-        critics: those of the critics.
+        actor: layers of the actor, as in sorb.py.
+        critics: layers of the critics.
     """
 
     most = 6  # number of pairs above which torch is as fast
@@ -89,7 +89,7 @@ def _act(layers: Any, starts: Any, goals: Any, actions: Any) -> None:
 
 @njit(cache=True, nogil=True)
 def act_once(first: Any, second: Any, third: Any, start: Any, goal: Any, one: Any, two: Any, action: Any) -> None:
-    """The action of one pair, into `action`; `one` and `two` are room for the layers."""
+    """Write the action of one pair to `action`; `one` and `two` are buffers for the layers."""
     nothing = np.empty(0, np.float32)
     _first(first, start, goal, one)
     _next(second, one, nothing, two)
@@ -102,7 +102,7 @@ def act_once(first: Any, second: Any, third: Any, start: Any, goal: Any, one: An
 def expected(
     first: Any, second: Any, third: Any, start: Any, goal: Any, action: Any, one: Any, two: Any, logits: Any
 ) -> Any:
-    """The steps that one critic says of one pair; `one`, `two` and `logits` are room for its layers."""
+    """Expected steps of one pair by one critic; `one`, `two` and `logits` are buffers for its layers."""
     _first(first, start, goal, one)
     _next(second, one, action, two)
     _next(third, two, np.empty(0, np.float32), logits)
@@ -111,7 +111,7 @@ def expected(
 
 @njit(cache=True, nogil=True)
 def mean_steps(logits: Any) -> Any:
-    """The steps that a critic expects, from its logits over 1…B."""
+    """Expected steps from the logits of a critic over 1…B."""
     highest = logits.max()
     mass = mean = np.float32(0)
     for place in range(len(logits)):

@@ -209,7 +209,8 @@ class DistributionalDistance:
         self.networks = networks
         self.aggregate = aggregate
         self.fingerprint = _fingerprint(networks, aggregate)
-        self.unchanged_radius = 0.013  # for observations in [0, 1]; a wider box proves less, a narrower applies less
+        # For observations in [0, 1]: within a larger radius less can be proven, a smaller one is left sooner.
+        self.unchanged_radius = 0.013
         self._size = networks.observation_size
         self._tiles = TiledTable(networks)
         self._single = single_pairs(networks, compiled)
@@ -316,7 +317,7 @@ class DistributionalDistance:
 
     @torch.inference_mode()
     def _least_table(self, starts: Floats, goals: Floats) -> Floats:
-        """(n, m) steps that the first critic says."""
+        """(n, m) steps by the first critic: a lower bound of the maximum over the ensemble."""
         if self._single is not None:
             from .fast_blocks import first_critic
 
@@ -347,7 +348,7 @@ class DistributionalDistance:
 
     @torch.inference_mode()
     def nearby(self, start: Floats, goals: Floats, steps: Floats, slack: float) -> Nearby | None:
-        """The same for each start within `unchanged_radius`: `nearby(...).undecided(starts)`; None if not known."""
+        """Return bounds for single starts within `unchanged_radius`; None unless aggregated by maximum."""
         if self.aggregate != "max":
             return None
         return Nearby(self.networks, start, self.unchanged_radius, goals, steps, slack, self._single is not None)

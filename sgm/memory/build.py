@@ -28,11 +28,11 @@ from .settings import Settings
 NewEdges = tuple[Ints, Ints, Floats]  # (m,) sources, (m,) targets and (m,) distances
 DROPPED = -1
 _BLOCK = 256
-_LOOKED_UP_BLOCK = 512  # the same where compiled code looks distances up, which costs nothing to ask for
-_NEARBY_BLOCK = 64  # observations decided at once from what is near them
-_COMPILE = 512  # nodes and observations from which on tables are worth loading numba for
-_FEW_AXES = 8  # of features that compiled code compares one by one
-_BLOCK_NUMBERS = 1 << 22  # distances asked for at once, in each direction
+_LOOKED_UP_BLOCK = 512  # the same if compiled code reads distances from a table, which need not be computed
+_NEARBY_BLOCK = 64  # observations processed at once if near nodes are found by an index
+_COMPILE = 512  # fewest nodes and observations for which numba is loaded
+_FEW_AXES = 8  # longest features that compiled code compares
+_BLOCK_NUMBERS = 1 << 22  # most distances computed at once, in each direction
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -346,7 +346,7 @@ class Builder:
         return found[0], found[1:]
 
     def _tables(self, distance: Distance, embedding: Floats) -> tuple[NDArray[Any], ...]:
-        """Distances from a block to the nodes, from these to it, and within it, and where in them each is."""
+        """Return distances from a block to the nodes, from the nodes to it and within it, and the positions in them."""
         standing, number = self.nodes.embedding, np.arange(len(embedding))
         if not len(standing):
             standing = np.empty((0, embedding.shape[1]), np.float32)

@@ -58,8 +58,8 @@ class Cleanup:
         self.log = log
         self.holder = holder
         self.records = records
-        self._untold: set[int] = set()  # edges that were tried, whose prices the planner does not know yet
-        self.before: dict[int, Evidence | None] | None = None  # what a copy that follows this has to take back
+        self._untold: set[int] = set()  # edges that were tried and whose costs the planner has not updated yet
+        self.before: dict[int, Evidence | None] | None = None  # evidence that a copy which follows this must restore
 
     def record(
         self,
@@ -185,11 +185,12 @@ class Cleanup:
         return removes
 
     def _holds_together(self, edge: int) -> bool:
+        """Whether the removal of an edge would shrink the largest component, by the current costs."""
         self._tell_planner()
         return self.planner.holds_together(edge)
 
     def _tell_planner(self) -> None:
-        """Let the planner take over the prices of edges that were tried: all at once costs little more than one."""
+        """Update the costs of tried edges in the planner; many at once take little more time than one."""
         self.planner.update(sorted(self._untold))
         self._untold.clear()
 

@@ -23,25 +23,29 @@ Features = Callable[[Any], Any]
 class Distance(Protocol):
     """Number of steps from one observation to another: asymmetric, finite, never negative.
 
-    Some optional attributes are used where they exist. `fingerprint` (str) is written into memory files, and a file
-    refuses to open with a distance of another fingerprint. `pairs(starts, goals)`, (n, e) and (n, e) to (n,) float32,
-    gives single distances without the table around them, which a navigator asks for at every step. `far` (float) says
-    where the distance is clipped: such a value means "at least so many steps", and is no reason to attach to a node.
-    `noise` (float) is its standard deviation, steps.
-    `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool, tells for which goals the
-    distance provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup
-    norm). `nearby` with the same arguments gives an object whose `undecided(starts)`, (n, e) to (n, m) bool, tells for
-    which goals that is not proven for each of these starts; or None.
-    `differ(starts, goals, steps, slack)`, (n, e), (n, e) and (n,) to (n,) bool, tells which pairs are `slack` or more
-    away from `steps`, for less than `pairs` costs. `nearest(starts, goals, outgoing=True)`, (n, e) and (m, e) to (n,)
-    numbers and (n,) steps, finds the nearest goal of each start, or with `outgoing=False` the nearest start of each
-    goal, for less than the table costs.
-    `triangle` (True) says that d(a, c) ≤ d(a, b) + d(b, c), rounding aside: then no node can tell two places apart by
-    more than the way between them, and `reached` need not ask all of them.
-    `keys(embeddings)`, `probes(embeddings, outgoing)` and `reach(steps)` say how to search it, so that a large memory
-    costs no more per observation than a small one; see sgm/memory/search.py.
-    `table(embeddings)`, (n, e) to the (N, N) float32 table that all distances are in and the (n,) int64 rows that these
-    embeddings have there, lets compiled code read single distances; None if there is no such table.
+    A distance may have the following optional attributes, which are used if they exist.
+
+    - `fingerprint` (str): is stored in memory files; a file cannot be opened with a distance of another fingerprint.
+    - `pairs(starts, goals)`, (n, e) and (n, e) to (n,) float32: distances of pairs, without the (n, n) table. A
+      navigator computes them at every step.
+    - `far` (float): the value at which the distance is clipped, steps. Such a value means "at least so many steps", and
+      is not used to attach an observation to a node.
+    - `noise` (float): standard deviation of the distance, steps.
+    - `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool: for which goals the distance
+      provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup norm).
+    - `nearby(start, goals, steps, slack)`: the same for single starts. It returns None, or an object whose
+      `undecided(starts)`, (n, e) to (n, m) bool, tells for which goals there is no proof.
+    - `differ(starts, goals, steps, slack)`, (n, e), (n, e) and (n,) to (n,) bool: which pairs differ from `steps` by
+      `slack` or more; cheaper than `pairs`.
+    - `nearest(starts, goals, outgoing=True)`, (n, e) and (m, e) to (n,) numbers and (n,) steps: the nearest goal of
+      each start, or with `outgoing=False` the nearest start of each goal; cheaper than the table.
+    - `triangle` (True): the triangle inequality d(a, c) ≤ d(a, b) + d(b, c) holds, up to rounding. The distances from
+      two places to a node then differ by at most the distance between the places, so `reached` need not compare all
+      nodes.
+    - `keys(embeddings)`, `probes(embeddings, outgoing)` and `reach(steps)`: make the distance searchable, so that the
+      cost of an observation does not depend on the size of the memory; see sgm/memory/search.py.
+    - `table(embeddings)`, (n, e) to the (N, N) float32 table of all distances and the (n,) int64 rows of these
+      embeddings in it: lets compiled code read single distances; it returns None if there is no such table.
     """
 
     def embed(self, observations: Any) -> NDArray[Any]:

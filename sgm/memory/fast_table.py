@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-_TILE = 16  # nodes whose distances to a block are turned round together, so that a cache line is written whole
+_TILE = 16  # nodes whose distances to a block are transposed together, so that whole cache lines are written
 
 
 @njit(cache=True, nogil=True)
 def near_features(columns: Any, nodes: int, limit: float) -> Any:
     """Find the pairs (observation, earlier candidate) whose squared feature distance is at most `limit`.
 
-    `columns`, (f, V + B), are the features of the nodes and of the block after them. By their first number they are
-    sorted, so that only what is near along that axis is looked at.
+    They are sorted by observation, then candidate. `columns`, (f, V + B), holds the features of the nodes, then those
+    of the block. Only candidates that are near along the first axis are compared.
     """
     axes, size = columns.shape[0], columns.shape[1] - nodes
     order = np.argsort(columns[0])
@@ -59,18 +59,18 @@ def decide_and_join(
     """Decide what each observation of a block merges into, and make the edges of those that become nodes.
 
     Args:
-        tables: distances, float32, and where in them each is: out, into, inside, at, out_at, into_at, node_at.
+        tables: distances, float32, and the positions in them: out, into, inside, at, out_at, into_at, node_at.
             d(observation, node) is at out[out_at[observation], node_at[node]], d(node, observation) at
             into[node_at[node], into_at[observation]], d(one, other) within the block at inside[at[one], at[other]].
         pair_start: (B + 1,) where the candidates of each observation begin.
-        candidates: universe numbers of what is within τ_p, ascending for each observation; see fast_merges.py.
-        leaving: the standing edges out of each node, (V,) start and (V,) length of its run in an array of edges, that
-            array, and (E,) the targets of all edges.
-        arriving: likewise those into each node, and the sources.
-        distance: (E,) of all standing edges; infinite for those that only time made.
+        candidates: universe numbers of the candidates within τ_p, ascending for each observation; see fast_merges.py.
+        leaving: adjacency lists of the existing outgoing edges: (V,) start and (V,) length of each list, the edges, and
+            (E,) the targets of all edges.
+        arriving: the same for incoming edges, with the sources.
+        distance: (E,) distances of the existing edges; infinite for edges that only an episode made.
         limits: MaxDist, τ_a, and whether comparisons are strict.
-        ways: whether C_out counts, and C_in; without either the first candidate that is a node wins.
-        reversible: an edge is made where the way back is within MaxDist, too.
+        ways: whether C_out and C_in are tested; without both the first candidate that is a node is taken.
+        reversible: whether to make an edge also if only the reverse direction is within MaxDist.
 
     Returns (B,) universe numbers, −1 for novel observations, and sources, targets and distances of the new edges, in
     the order of adding observations one by one.
@@ -78,9 +78,9 @@ def decide_and_join(
     out, into, inside, at, out_at, into_at, node_at = tables
     _, tau_a, strict = limits
     size, nodes, added = len(at), len(node_at), 0
-    matches, number_of = np.full(size, -1), np.full(size, -1)  # number_of: the new node that an observation became
-    at_new = np.empty(size, np.int64)  # of the new nodes, in order
-    from_new = np.empty((size, size + _TILE), np.float32)  # wider, or all of a column would compete for one cache set
+    matches, number_of = np.full(size, -1), np.full(size, -1)  # number_of: new node of each observation
+    at_new = np.empty(size, np.int64)  # positions of the new nodes, in order
+    from_new = np.empty((size, size + _TILE), np.float32)  # padded, so that a column does not compete for one cache set
     here, to_block = np.arange(max(nodes, size)), _by_observation(into, node_at, into_at)
     heads, edges = np.full((2, nodes + size), -1), 0  # the last new edge at each node, and those before it
     ends, before, steps = np.empty((2, 4096), np.int64), np.empty((2, 4096), np.int64), np.empty(4096, np.float32)
@@ -91,7 +91,7 @@ def decide_and_join(
             candidate = candidates[pair]
             node = candidate if candidate < nodes else nodes + number_of[candidate - nodes]
             if node < nodes and candidate >= nodes:
-                continue  # it merged into a node itself
+                continue  # this candidate was merged into a node
             apart, looked, more = False, 0, 0
             if ways[0]:
                 made = heads[0], before[0], ends[1]
@@ -125,7 +125,7 @@ def decide_and_join(
 
 @njit(cache=True, nogil=True)
 def _by_observation(into: Any, node_at: Any, into_at: Any) -> Any:
-    """(B, V) d(node, observation), so that those of one observation are side by side."""
+    """(B, V) d(node, observation): the distances of an observation are adjacent."""
     nodes = len(node_at)
     turned = np.empty((len(into_at), nodes), np.float32)
     for low in range(0, nodes, _TILE):
@@ -140,11 +140,11 @@ def _told_apart(
     node: int, standing: Any, distance: Any, made: Any, steps: Any, own: Any, node_at: Any, own_new: Any, at_new: Any,
     tau_a: Any, strict: bool,
 ) -> Any:  # fmt: skip
-    """Whether a neighbour of a node tells an observation apart from it, and how many neighbours were looked at.
+    """Whether an observation is inconsistent with a node at one of its neighbours, and the number of these compared.
 
-    `standing` are the edges of the nodes in one direction, see above, `made` those of this block: the last at each
-    node, the one before each, and their other ends. The observation's ways in that direction are own[node_at[x]] for
-    standing nodes and own_new[at_new[x]] for new ones.
+    `standing` holds the existing edges in one direction, see `decide_and_join`; `made` those of this block as linked
+    lists: the last edge of each node, the one before each edge, and their other ends. The distances of the observation
+    in that direction are own[node_at[x]] for existing nodes and own_new[at_new[x]] for new ones.
     """
     start, length, edges, others = standing
     last, before, new_others = made
@@ -152,7 +152,7 @@ def _told_apart(
     if node < nodes:
         for place in range(start[node], start[node] + length[node]):
             theirs = distance[edges[place]]
-            if theirs < np.inf:  # or only time joins these
+            if theirs < np.inf:  # otherwise only an episode made the edge
                 looked += 1
                 if _exceeds(abs(theirs - own[node_at[others[edges[place]]]]), tau_a, strict):
                     return True, looked
@@ -175,7 +175,7 @@ def _exceeds(gap: Any, limit: Any, strict: bool) -> Any:
 
 @njit(cache=True, nogil=True)
 def _all_ways(own: Any, node_at: Any, own_new: Any, at_new: Any, added: int) -> Any:
-    """(V + added,) the ways of an observation in one direction."""
+    """(V + added,) distances of an observation in one direction."""
     nodes = len(node_at)
     ways = np.empty(nodes + added, np.float32)
     for node in range(nodes):
@@ -189,7 +189,7 @@ def _all_ways(own: Any, node_at: Any, own_new: Any, at_new: Any, added: int) -> 
 def _join(
     ways: Any, back: Any, new: int, leaves: bool, limits: Any, reversible: bool, store: Any, edges: int
 ) -> int:  # fmt: skip
-    """Make the edges of a new node in one direction; returns how many there are then."""
+    """Make the edges of a new node in one direction; return the new number of edges."""
     max_dist, _, strict = limits
     heads, before, ends, steps = store
     for other in range(len(ways)):
@@ -207,7 +207,7 @@ def _join(
 
 @njit(cache=True, nogil=True)
 def _longer(array: Any, more: int) -> Any:
-    """Room for twice as many, along the last axis."""
+    """Copy an array into one with room for 2 × `more` along the last axis."""
     longer = np.empty((*array.shape[:-1], 2 * more), array.dtype)
     longer[..., : array.shape[-1]] = array
     return longer

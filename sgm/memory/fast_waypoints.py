@@ -19,14 +19,14 @@ from .graph import Graph
 from .nodes import Nodes
 
 OVER = ("all", "neighbours")
-_WITNESSES = 8  # states kept for each waypoint that some node told apart from it
-_PAIRS = 1 << 16  # pairs that the distance is asked about at once
-_FIRST_ASKED = 6  # nodes asked first, those nearest to the waypoint; then six times as many, and so on
-_PROOF_WORTH = 3  # checks of a waypoint against all nodes after which proofs about it pay
-_MANY = 4096  # nodes from which on the neighbours of a waypoint are asked before all
-_ROUNDING = 1e-3  # share of the cutoff that distances may be off
-_ROW_BYTES = 1 << 26  # worth of waypoints' distances to all nodes that is kept, and of proofs about them
-_PROOF_BYTES = 512  # of a proof for each node, about
+_WITNESSES = 8  # refuted states stored for each waypoint
+_PAIRS = 1 << 16  # pairs whose distances are computed at once
+_FIRST_ASKED = 6  # nodes compared first, the nearest to the waypoint; each next group is six times as large
+_PROOF_WORTH = 3  # tests of a waypoint against all nodes after which proofs about it are made
+_MANY = 4096  # with this many nodes or more, the neighbours of a waypoint are tested before all nodes
+_ROUNDING = 1e-3  # rounding error of distances, as a share of the cutoff
+_ROW_BYTES = 1 << 26  # size of the caches of distances from waypoints to all nodes, and of proofs
+_PROOF_BYTES = 512  # approximate size of a proof, per node
 
 
 class _Witnesses:
@@ -168,7 +168,7 @@ class WaypointTest:
     def _unrefuted_one(
         self, distance: Distance, state: Floats, waypoints: Ints, limit: np.float32, witnesses: _Witnesses
     ) -> Ints:
-        """The same for one robot, which is asked about at every step: without the overhead of many."""
+        """`_unrefuted` for a single robot, without the overhead of arrays."""
         standing, waypoint = self._nodes.embedding, int(waypoints[0])
         node, theirs = witnesses.likely_one(state[0], waypoint)
         if node not in (-1, waypoint) and differing(distance, state, standing[node : node + 1], theirs, limit)[0]:
@@ -232,7 +232,7 @@ class WaypointTest:
         return known
 
     def _nowhere_told_apart(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
-        """Which states no node tells apart from their waypoints, from so many states at once as have _PAIRS pairs."""
+        """(n,) whether no node refutes that each state has reached its waypoint; about `_PAIRS` pairs at once."""
         passed = np.ones(len(states), np.bool_)
         size = max(1, _PAIRS // len(self._nodes.embedding))
         for low in range(0, len(states), size):
@@ -241,15 +241,15 @@ class WaypointTest:
         return passed
 
     def _pass_all(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
-        """Which states no node tells apart from their waypoints.
+        """(n,) whether no node refutes that each state has reached its waypoint.
 
-        Nodes near the waypoint are asked first, in groups that grow: where any node tells the two apart, a near one
-        mostly does.
+        Nodes are compared in groups of growing size, the nearest to the waypoint first: if any node refutes a state,
+        a near one usually does.
         """
         standing, limit = self._nodes.embedding, np.float32(cutoff)
         rows = self._rows_of(distance, waypoints)
         order = rows.argsort(axis=1)
-        asked = order != waypoints[:, None]  # the waypoint itself has been asked
+        asked = order != waypoints[:, None]  # the waypoint itself was compared before
         self._leave_out_proven(distance, states, waypoints, cutoff, order, asked)
         passed, low, high = np.ones(len(states), np.bool_), 0, _FIRST_ASKED
         while low < len(standing) and passed.any():
@@ -258,7 +258,7 @@ class WaypointTest:
             theirs = rows[row, column]
             apart = differing(distance, states[row], standing[column], theirs, limit).nonzero()[0]
             passed[row[apart]] = False
-            apart = apart[np.flatnonzero(np.diff(row[apart], prepend=-1))]  # one witness of each is enough
+            apart = apart[np.flatnonzero(np.diff(row[apart], prepend=-1))]  # one witness for each row is enough
             told = row[apart]
             self._witnesses[False].remember(states[told], waypoints[told], column[apart], theirs[apart])
             low, high = high, high * _FIRST_ASKED
@@ -267,7 +267,7 @@ class WaypointTest:
     def _leave_out_proven(
         self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float, order: Ints, asked: Bools
     ) -> None:
-        """Ask no node that provably does not tell a state apart from the waypoint, which it is close to."""
+        """Clear `asked` for nodes that provably do not refute a state, if it is close to its waypoint."""
         radius = getattr(distance, "unchanged_radius", -1.0)
         close = np.flatnonzero(np.abs(states - self._nodes.embedding[waypoints]).max(axis=1) <= radius)
         np.add.at(self._checks, waypoints[close], 1)
@@ -276,7 +276,7 @@ class WaypointTest:
             asked[number] &= proof(states[number : number + 1])[0][order[number]]
 
     def _proof(self, distance: Any, waypoint: int, cutoff: float) -> Callable[[Floats], Bools]:
-        """What says which nodes may tell (n, e) states close to a waypoint apart from it: (n, V) bool."""
+        """Return a function from (n, e) states close to a waypoint to (n, V) bool: the nodes that may refute them."""
         key = (waypoint, cutoff)
         if (proof := self._proofs.get(key)) is None:
             standing = self._nodes.embedding
@@ -309,12 +309,12 @@ class WaypointTest:
                 witnesses.clear()
 
     def _rows_of(self, distance: Distance, waypoints: Ints) -> Floats:
-        """(n, V) steps from waypoints to all nodes, from the cache where they are known."""
+        """(n, V) steps from waypoints to all nodes; computed rows are cached."""
         standing, names = self._nodes.embedding, waypoints.tolist()
         missing = sorted({name for name in names if name not in self._rows})
         if missing:
             if len(standing) ** 2 <= _PAIRS:
-                missing = list(range(len(standing)))  # the whole table is a matter of a moment
+                missing = list(range(len(standing)))  # the whole table takes only a moment
             self._rows.update(zip(missing, between(distance, standing[missing], standing), strict=True))
         rows = np.stack([self._rows[name] for name in names])
         while len(self._rows) > max(1, _ROW_BYTES // (4 * len(standing))):

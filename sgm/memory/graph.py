@@ -168,7 +168,7 @@ class Graph:
         return int(edges[place[0]]) if len(place) else None
 
     def find_many(self, sources: Ints, targets: Ints) -> Ints:
-        """The edges from (m,) sources to (m,) targets; −1 where there is none."""
+        """Return the edges from (m,) sources to (m,) targets; −1 where there is none."""
         if len(sources) == 1:
             edge = self.find(int(sources[0]), int(targets[0]))
             return np.array([-1 if edge is None else edge])

@@ -206,7 +206,7 @@ class Planner:
         return place, int(np.flatnonzero(goals.node == node)[0])
 
     def update(self, edges: Collection[int]) -> None:
-        """Take over the present prices of edges whose evidence changed."""
+        """Update the costs of edges after their evidence changed."""
         if self._large is not None and self._version != self.graph.version:
             self._waiting += edges
         elif self._large is not None:
