@@ -30,7 +30,7 @@ CLAIMS = "Against the reference agent"
 TABLE = "Time to take an action, single agent (paper: SoRB 0.550 s, SGM 0.077 s)"
 BESIDE = "SGM's action beside SoRB's, one agent, compiled"
 UNIFORM = {"uniform": True}
-LONG = 20  # times as many actions as are timed, after which the times are taken again
+LONG = 40  # times as many actions as are timed, after which the times are taken again
 
 
 def trained(iterations: int) -> GoalNetworks:

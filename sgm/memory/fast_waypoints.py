@@ -22,7 +22,7 @@ OVER = ("all", "neighbours")
 _WITNESSES = 8  # refuted states stored for each waypoint
 _PAIRS = 1 << 16  # pairs whose distances are computed at once
 _FIRST_ASKED = 6  # nodes compared first, the nearest to the waypoint; each next group is six times as large
-_PROOF_WORTH = 3  # tests of a waypoint against all nodes after which proofs about it are made
+_PROOF_WORTH = 2  # tests of a waypoint against all nodes after which proofs about it are made
 _MANY = 4096  # with this many nodes or more, the neighbours of a waypoint are tested before all nodes
 _ROUNDING = 1e-3  # rounding error of distances, as a share of the cutoff
 _ROW_BYTES = 1 << 26  # size of the caches of distances from waypoints to all nodes, and of proofs
@@ -97,7 +97,8 @@ class WaypointTest:
     A single node with a larger difference refutes this. The first node compared is the one that refuted it before for
     this waypoint, from the most similar state; then the waypoint itself. All nodes are compared only for states that
     pass both. If the triangle inequality holds (`distance.triangle`), the difference at any node is at most the
-    distance between state and waypoint, so states that are near enough need no comparison.
+    distance between state and waypoint, so states that are near enough need no comparison. If the distance can bound
+    its changes close to a waypoint (`distance.nearby`), only nodes without such a proof are compared.
     """
 
     def __init__(self, nodes: Nodes, graph: Graph) -> None:
@@ -112,6 +113,10 @@ class WaypointTest:
         self._proofs: OrderedDict[tuple[int, float], Callable[[Floats], Bools]] = OrderedDict()
         self._known_neighbours: dict[tuple[int, bool], tuple[Ints, Floats]] = {}
         self._version = -1  # version of the graph to which the known neighbours belong
+
+    def __getstate__(self) -> dict[str, Any]:
+        """State of a copy: without the large caches, which are filled again."""
+        return {**self.__dict__, "_rows": OrderedDict(), "_proofs": OrderedDict()}
 
     def __call__(
         self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float, nearby: bool = False

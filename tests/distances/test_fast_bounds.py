@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -104,6 +106,8 @@ def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff, compi
     one_by_one = [memory.reached(states[i : i + 1], waypoints[i : i + 1], cutoff)[0] for i in range(300)]
     np.testing.assert_array_equal(np.array(one_by_one)[clear[:300]], plain[:300][clear[:300]])
     assert memory._waypoint_test._proofs  # which have left nodes out
+    again = pickle.loads(pickle.dumps(memory._waypoint_test))  # as a copy for another process, without what is large
+    assert not again._proofs and not again._rows
 
 
 def test_a_distance_may_prove_for_the_whole_box_only():
