@@ -19,6 +19,7 @@ from sgm.benchmarks.point.benchmark import TRAINING_ENVS
 from sgm.controllers.d3pg import Actor, D3PGConfig, train
 from sgm.distances.sorb import DistributionalDistance, GoalNetworks
 from sgm.envs.point.env import PointMazeEnv, PointMazeVectorEnv
+from sgm.memory.fast_waypoints import WaypointTest
 from sgm.navigation import Navigator, TwoWay, WithinSteps
 from sgm.navigation.cleanup import Cleaner
 from sgm.navigation.rollout import Stream
@@ -27,7 +28,9 @@ from speed.report import Report
 
 CLAIMS = "Against the reference agent"
 TABLE = "Time to take an action, single agent (paper: SoRB 0.550 s, SGM 0.077 s)"
+BESIDE = "SGM's action beside SoRB's, one agent, compiled"
 UNIFORM = {"uniform": True}
+LONG = 20  # times as many actions as are timed, after which the times are taken again
 
 
 def trained(iterations: int) -> GoalNetworks:
@@ -100,14 +103,19 @@ def one_agent(
     networks: GoalNetworks,
     slow: float,
     steps: int,
-) -> None:
-    """Measure the time per action of one agent: with torch and compiled; over all nodes and over neighbours."""
+) -> dict[tuple[str, bool], float]:
+    """Time per action of one agent: through torch, and compiled; over all nodes, and over neighbours.
+
+    Also long after that, when what is found out once about a waypoint is known. Returns the times of compiled ones.
+    """
+    found: dict[tuple[str, bool], float] = {}
     for compiled, over in (
         (False, "all"),
         (True, "all"),
         *([] if method == "sorb" else [(False, "neighbours"), (True, "neighbours")]),
     ):
         memory._distance = DistributionalDistance(networks, compiled=compiled)
+        memory._waypoint_test = WaypointTest(memory._nodes, memory._graph)
         single = Navigator(memory, Actor(networks, compiled=compiled), **styles(method, over))
         our_single_steps(single, PointMazeEnv(), min(steps, 100), seed=3)
         ours = our_single_steps(single, PointMazeEnv(), steps, seed=2)
@@ -116,23 +124,40 @@ def one_agent(
         claim = 10.0 if compiled and method != "sorb" else 0.0
         report.ratio(CLAIMS, f"{method}: time per action, one agent, {how}{where}", slow, ours, claim)
         row = {"method": method, "networks": how, "waypoint_test": "-" if method == "sorb" else over}
-        report.add(TABLE, **row, nodes=len(memory), reference_s=slow, ours_s=ours)
+        row.update(nodes=len(memory), reference_s=slow, ours_s=ours, later_s="")
+        if compiled:
+            our_single_steps(single, PointMazeEnv(), LONG * steps, seed=4)
+            later = our_single_steps(single, PointMazeEnv(), steps, seed=5)
+            found[over, False], found[over, True] = ours, later
+            row.update(later_s=later)
+        report.add(TABLE, **row)
     memory._distance = DistributionalDistance(networks, compiled=False)
+    return found
+
+
+def beside_sorb(report: Report, times: dict[str, dict[tuple[str, bool], float]], steps: int) -> None:
+    """Time per action of SGM's agent beside that of SoRB's."""
+    for (over, later), ours in times["sorb+sgm"].items():
+        when = f"after {LONG * steps:,} actions" if later else f"first {steps:,} actions"
+        what = f"sorb+sgm: time per action, {when}, waypoint test over {over}"
+        report.ratio(BESIDE, what, times["sorb"]["all", later], ours, 1.0)
 
 
 def many_agents(
     report: Report,
     method: str,
     memory: sgm.SparseGraphicalMemory,
-    actor: Actor,
+    networks: GoalNetworks,
     over: str,
     agents: int,
     slow: float,
     steps: int,
 ) -> None:
-    """Measure cleanup steps of many agents at once."""
+    """Cleanup steps of many agents at once, on a memory as it was built; compiled, as agents are by default."""
     memory.restore()
-    cleaning = Navigator(memory, actor, clean=True, **styles(method, over))
+    memory._distance = DistributionalDistance(networks)
+    memory._waypoint_test = WaypointTest(memory._nodes, memory._graph)
+    cleaning = Navigator(memory, Actor(networks), clean=True, **styles(method, over))
     env = PointMazeVectorEnv(agents, autoreset_mode="Disabled")
     cleaner = Cleaner(cleaning, env, seed=2, options=UNIFORM)
     cleaner.run(agents * 5)
@@ -156,9 +181,10 @@ def main() -> None:
     options = parser.parse_args()
     report = Report("speed.navigation")
     networks = GoalNetworks.load(options.weights) if options.weights else trained(500 if options.quick else 30_000)
-    distance, actor = DistributionalDistance(networks, compiled=False), Actor(networks, compiled=False)
+    distance = DistributionalDistance(networks, compiled=False)
     size, slow_steps, fast_steps = (100, 30, 2000) if options.quick else (1000, 1500, 100_000)
     torch.set_num_threads(1)
+    times = {}
     with torch.inference_mode():
         for method, memory in memories(distance, size).items():
             sorb = method == "sorb"
@@ -166,9 +192,10 @@ def main() -> None:
             plain = ReferenceNetworks(networks)
             agent = ReferenceAgent(plain, memory.to_networkx(), memory.embeddings, clean=True, sorb=sorb, **limits)
             slow, slow_act = reference_steps(agent, PointMazeEnv(), slow_steps, seed=2)
-            one_agent(report, method, memory, networks, slow_act, slow_steps)
+            times[method] = one_agent(report, method, memory, networks, slow_act, slow_steps)
             for over in ("all",) if sorb else ("all", "neighbours"):
-                many_agents(report, method, memory, actor, over, options.agents, slow, fast_steps)
+                many_agents(report, method, memory, networks, over, options.agents, slow, fast_steps)
+        beside_sorb(report, times, slow_steps)
     if options.out:
         report.write(options.out)
 

@@ -275,8 +275,9 @@ def run(case: dict[str, Any], folder: Path, tree: Path) -> dict[str, Any]:
     return {**case, **json.loads(done.stdout.splitlines()[-1])}
 
 
-def measure_all(out: Path | None, folder: Path, quick: bool, fresh: bool) -> list[dict[str, Any]]:
-    """Measure the rows that are not in `out` yet, and write each one at once."""
+def measure_all(out: Path | None, folder: Path, quick: bool, fresh: bool, minutes: float) -> list[dict[str, Any]]:
+    """Measure what is not in `out` yet, and keep each row as it comes; no row begins after so many minutes."""
+    end = time.monotonic() + 60 * minutes
     here = Path(__file__).resolve().parents[1]
     kept = out / "rows.json" if out else None
     rows = json.loads(kept.read_text()) if kept and kept.exists() else []
@@ -286,6 +287,9 @@ def measure_all(out: Path | None, folder: Path, quick: bool, fresh: bool) -> lis
         tree = Path(temporary) / "earlier"
         for case in cases(quick):
             if any(case.items() <= row.items() for row in rows):
+                continue
+            if time.monotonic() > end:
+                print(f"not measured, the same command goes on: {case}")
                 continue
             if case["kind"] == "earlier" and not tree.exists():
                 earlier = "HEAD" if quick else EARLIER
@@ -412,8 +416,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="folder for rows.json, bench.json, bench.md and scale.svg")
     parser.add_argument("--folder", type=Path, help="folder for memory files, up to 2 GB (default: a temporary one)")
-    parser.add_argument("--fresh", action="store_true", help="repeat measurements of other commits")
-    parser.add_argument("--quick", action="store_true", help="small sizes, to test that it runs; no claim applies")
+    parser.add_argument("--fresh", action="store_true", help="measure again what another commit measured")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="no row begins later")
+    parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs; no claim applies")
     parser.add_argument("--measure", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:
@@ -425,7 +430,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         where = options.folder or Path(folder)
         where.mkdir(parents=True, exist_ok=True)
-        report(measure_all(options.out, where, options.quick, options.fresh), options.out)
+        rows = measure_all(options.out, where, options.quick, options.fresh, options.minutes)
+        report(rows, options.out)
 
 
 if __name__ == "__main__":

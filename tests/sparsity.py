@@ -14,6 +14,7 @@ from sgm.benchmarks.tables import NONE
 
 RESULTS = Path(__file__).parents[1] / "results" / "sweep" / "results.json"
 SPARES = RESULTS.parents[1] / "sweep-spares" / "results.json"
+ONE_ROBOT = RESULTS.parents[1] / "one-robot" / "results.json"
 CRITERIA = RESULTS.parents[1] / "sweep-criteria" / "results.json"
 STAGES = (0, 2_000, 5_000, 10_000, 20_000, 50_000)
 NAMES = {
@@ -174,6 +175,21 @@ def policies(
     return lines
 
 
+def by_seed(path: Path, names: dict[str, str], steps: int) -> list[str]:
+    """A line for each method of PointEnv: success after so many steps, of all seeds and of each with its component."""
+    rows = chosen(load(path), cleanup_steps=steps)
+    seeds = sorted({row["seed"] for row in rows})
+    lines = [
+        "| memory | all seeds | " + " | ".join(f"seed {seed}" for seed in seeds) + " |",
+        "|---|" + "---:|" * (len(seeds) + 1),
+    ]
+    for method, name in names.items():
+        mine = {row["seed"]: row for row in chosen(rows, method=method)}
+        cells = [f"{100 * row['success_rate']:.1f} ({row['largest_part'] / row['nodes']:.0%})" for row in mine.values()]
+        lines.append(f"| {name} | {rate(list(mine.values()))} | {' | '.join(cells)} |".replace("%", " %"))
+    return lines
+
+
 def table_1(size: int, stages: tuple[int, ...]) -> list[str]:
     """Both rows of the paper's Table 1 beside ours, at these stages."""
     rows = chosen(load(), world="point", size=size, policy="first-failure")
@@ -206,6 +222,9 @@ TABLES = {
     "criteria-50000": lambda: by_size(("both", *RIVALS), 50_000, CRITERIA),
     "criteria-paired-5000": lambda: paired_by_size(("both", *RIVALS), 5_000, CRITERIA),
     "criteria-paired-20000": lambda: paired_by_size(("both", *RIVALS), 20_000, CRITERIA),
+    "one-robot": lambda: by_seed(
+        ONE_ROBOT, {"released": "SoRB as released", "sorb": "SoRB", "sorb+sgm": "SGM"}, 20_000
+    ),
     "paper": lambda: table_1(10_000, (20_000, 50_000, 100_000, 400_000)),
     "spares": lambda: policies(
         "safety", 5_000, "consolidated", ("first-failure", "guarded", "spares"), (0, 20_000, 50_000), SPARES

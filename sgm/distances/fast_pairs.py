@@ -20,25 +20,30 @@ Floats = NDArray[np.float32]
 
 
 class SinglePairs:
-    """Steps and actions for a few pairs of observation and goal."""
+    """Steps and actions for a few pairs of observation and goal.
+
+    Attributes:
+        actor: layers of the actor, as in sorb.py.
+        critics: layers of the critics.
+    """
 
     most = 6  # number of pairs above which torch is as fast
 
     def __init__(self, networks: GoalNetworks) -> None:
         """Copy the weights of these networks."""
-        self._actor, self._critics = _arrays(networks.actor), _arrays(networks.critics)
+        self.actor, self.critics = _arrays(networks.actor), _arrays(networks.critics)
         self._actions = networks.actor.third.shape[2]
 
     def act(self, observations: Floats, goals: Floats) -> Floats:
         """(n, o) observations and (n, o) goals to (n, a) actions in [−1, 1]."""
         actions = np.empty((len(observations), self._actions), np.float32)
-        _act(self._actor, observations, goals, actions)
+        _act(self.actor, observations, goals, actions)
         return actions
 
     def steps(self, starts: Floats, goals: Floats, pessimistic: bool) -> Floats:
         """(n, o) and (n, o) to (n,) steps: the maximum over the critics if `pessimistic`, otherwise their mean."""
         steps = np.empty(len(starts), np.float32)
-        _steps(self._critics, starts, goals, self.act(starts, goals), pessimistic, steps)
+        _steps(self.critics, starts, goals, self.act(starts, goals), pessimistic, steps)
         return steps
 
 
@@ -47,7 +52,8 @@ def _arrays(layers: Layers) -> tuple[Any, ...]:
 
 
 @njit(cache=True, nogil=True, inline="always")
-def _add(factor: Any, row: Any, hidden: Any) -> None:
+def add(factor: Any, row: Any, hidden: Any) -> None:
+    """Add a row, times a factor, to hidden units."""
     for unit in range(len(hidden)):
         hidden[unit] += factor * row[unit]
 
@@ -58,8 +64,8 @@ def _first(matrix: Any, start: Any, goal: Any, hidden: Any) -> None:
     size = len(start)
     hidden[:] = matrix[-1]
     for place in range(size):
-        _add(start[place], matrix[place], hidden)
-        _add(goal[place], matrix[size + place], hidden)
+        add(start[place], matrix[place], hidden)
+        add(goal[place], matrix[size + place], hidden)
 
 
 @njit(cache=True, nogil=True)
@@ -68,22 +74,51 @@ def _next(matrix: Any, before: Any, extra: Any, hidden: Any) -> None:
     hidden[:] = matrix[-1]
     for place in range(len(before)):
         if before[place] > 0:
-            _add(before[place], matrix[place], hidden)
+            add(before[place], matrix[place], hidden)
     for place in range(len(extra)):
-        _add(extra[place], matrix[len(before) + place], hidden)
+        add(extra[place], matrix[len(before) + place], hidden)
 
 
 @njit(cache=True, nogil=True)
 def _act(layers: Any, starts: Any, goals: Any, actions: Any) -> None:
     first, second, third = layers
     one, two = np.empty(first.shape[2], np.float32), np.empty(second.shape[2], np.float32)
-    nothing = np.empty(0, np.float32)
     for pair in range(len(starts)):
-        _first(first[0], starts[pair], goals[pair], one)
-        _next(second[0], one, nothing, two)
-        _next(third[0], two, nothing, actions[pair])
-        for place in range(actions.shape[1]):
-            actions[pair, place] = np.tanh(actions[pair, place])
+        act_once(first[0], second[0], third[0], starts[pair], goals[pair], one, two, actions[pair])
+
+
+@njit(cache=True, nogil=True)
+def act_once(first: Any, second: Any, third: Any, start: Any, goal: Any, one: Any, two: Any, action: Any) -> None:
+    """Write the action of one pair to `action`; `one` and `two` are buffers for the layers."""
+    nothing = np.empty(0, np.float32)
+    _first(first, start, goal, one)
+    _next(second, one, nothing, two)
+    _next(third, two, nothing, action)
+    for place in range(len(action)):
+        action[place] = np.tanh(action[place])
+
+
+@njit(cache=True, nogil=True)
+def expected(
+    first: Any, second: Any, third: Any, start: Any, goal: Any, action: Any, one: Any, two: Any, logits: Any
+) -> Any:
+    """Expected steps of one pair by one critic; `one`, `two` and `logits` are buffers for its layers."""
+    _first(first, start, goal, one)
+    _next(second, one, action, two)
+    _next(third, two, np.empty(0, np.float32), logits)
+    return mean_steps(logits)
+
+
+@njit(cache=True, nogil=True)
+def mean_steps(logits: Any) -> Any:
+    """Expected steps from the logits of a critic over 1…B."""
+    highest = logits.max()
+    mass = mean = np.float32(0)
+    for place in range(len(logits)):
+        share = np.exp(logits[place] - highest)
+        mass += share
+        mean += share * np.float32(place + 1)
+    return mean / mass
 
 
 @njit(cache=True, nogil=True)
@@ -91,18 +126,10 @@ def _steps(layers: Any, starts: Any, goals: Any, actions: Any, pessimistic: bool
     first, second, third = layers
     one, two = np.empty(first.shape[2], np.float32), np.empty(second.shape[2], np.float32)
     logits = np.empty(third.shape[2], np.float32)
-    nothing = np.empty(0, np.float32)
     for pair in range(len(starts)):
+        start, goal, action = starts[pair], goals[pair], actions[pair]
         most = total = np.float32(0)
         for critic in range(len(first)):
-            _first(first[critic], starts[pair], goals[pair], one)
-            _next(second[critic], one, actions[pair], two)
-            _next(third[critic], two, nothing, logits)
-            highest = logits.max()
-            mass = mean = np.float32(0)
-            for place in range(len(logits)):
-                share = np.exp(logits[place] - highest)
-                mass += share
-                mean += share * np.float32(place + 1)
-            most, total = max(most, mean / mass), total + mean / mass
+            says = expected(first[critic], second[critic], third[critic], start, goal, action, one, two, logits)
+            most, total = max(most, says), total + says
         result[pair] = most if pessimistic else total / len(first)

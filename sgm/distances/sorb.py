@@ -28,7 +28,7 @@ except ModuleNotFoundError as error:
 
 from sgm.learning.tensors import read_tensors, write_tensors
 
-from .fast_bounds import cannot_change
+from .fast_bounds import Nearby
 from .fast_tables import TiledTable
 
 if TYPE_CHECKING:
@@ -211,6 +211,7 @@ class DistributionalDistance:
         self.fingerprint = _fingerprint(networks, aggregate)
         # For observations in [0, 1]: within a larger radius less can be proven, a smaller one is left sooner.
         self.unchanged_radius = 0.013
+        self._size = networks.observation_size
         self._tiles = TiledTable(networks)
         self._single = single_pairs(networks, compiled)
 
@@ -255,6 +256,10 @@ class DistributionalDistance:
         one critic with a much larger distance is enough, and no distance exceeds the number of bins.
         """
         starts, goals = self._checked(starts, "starts"), self._checked(goals, "goals")
+        if self.aggregate == "max" and self._single is not None:
+            from .fast_blocks import differ
+
+            return differ(self._single, starts, goals, np.ascontiguousarray(steps, np.float32), slack)
         if self.aggregate != "max" or len(starts) < _WORTH_A_LOOK or len(self.networks.critics.first) == 1:
             return np.abs(self.pairs(starts, goals) - steps) >= slack
         both, known = torch.from_numpy(np.concatenate([starts, goals], axis=1)), torch.from_numpy(np.asarray(steps))
@@ -297,7 +302,7 @@ class DistributionalDistance:
             return self.pairs(starts[ends[0]], goals[ends[1]])
 
         best = exact(rows, node)
-        row, column = np.nonzero(table <= best[:, None])
+        row, column = np.nonzero(table <= best[:, None] + (0 if self._single is None else _ROUNDING))
         other = column != node[row]
         row, column = row[other], column[other]
         if len(row):
@@ -313,6 +318,10 @@ class DistributionalDistance:
     @torch.inference_mode()
     def _least_table(self, starts: Floats, goals: Floats) -> Floats:
         """(n, m) steps by the first critic: a lower bound of the maximum over the ensemble."""
+        if self._single is not None:
+            from .fast_blocks import first_critic
+
+            return first_critic(self._single, starts, goals)
         networks, columns = self.networks, torch.tensor(goals)
         table = np.empty((len(starts), len(goals)), np.float32)
         block = max(1, _ROWS // len(goals))
@@ -329,15 +338,20 @@ class DistributionalDistance:
             return self._combine(self.networks.steps(both)).numpy()
         return torch.cat([self._combine(self.networks.steps(block)) for block in both.split(_ROWS)]).numpy()
 
-    @torch.inference_mode()
     def unchanged_nearby(self, start: Floats, goals: Floats, steps: Floats, slack: float) -> NDArray[np.bool_]:
         """Find goals whose distance provably stays within `slack` of `steps` if the start moves by `unchanged_radius`.
 
         (o,) start, (m, o) goals and (m,) steps from the start to (m,) bool; see `sgm.distances.fast_bounds`.
         """
+        bounds = self.nearby(start, goals, steps, slack)
+        return np.zeros(len(goals), np.bool_) if bounds is None else ~bounds.unproven
+
+    @torch.inference_mode()
+    def nearby(self, start: Floats, goals: Floats, steps: Floats, slack: float) -> Nearby | None:
+        """Return bounds for single starts within `unchanged_radius`; None unless aggregated by maximum."""
         if self.aggregate != "max":
-            return np.zeros(len(goals), np.bool_)
-        return cannot_change(self.networks, start, self.unchanged_radius, goals, torch.from_numpy(steps), slack)
+            return None
+        return Nearby(self.networks, start, self.unchanged_radius, goals, steps, slack, self._single is not None)
 
     def _combine(self, steps: Tensor) -> Tensor:
         """(E, n) steps to (n,)."""
@@ -345,10 +359,10 @@ class DistributionalDistance:
 
     def _checked(self, values: ArrayLike, name: str) -> Floats:
         array = np.ascontiguousarray(values, np.float32)
-        if array.ndim != 2 or array.shape[1] != self.networks.observation_size:
+        if array.ndim != 2 or array.shape[1] != self._size:
             raise InputError(
-                f"{name} has shape {array.shape}: expected (n, {self.networks.observation_size}), the size of the "
-                "observations these networks were trained on"
+                f"{name} has shape {array.shape}: expected (n, {self._size}), the size of the observations these "
+                "networks were trained on"
             )
         if not np.isfinite(array).all():
             raise InputError(f"{name} holds NaN or infinity in row {np.argwhere(~np.isfinite(array))[0][0]}")

@@ -28,6 +28,7 @@ from .settings import Settings
 NewEdges = tuple[Ints, Ints, Floats]  # (m,) sources, (m,) targets and (m,) distances
 DROPPED = -1
 _BLOCK = 256
+_LOOKED_UP_BLOCK = 512  # the same if compiled code reads distances from a table, which need not be computed
 _NEARBY_BLOCK = 64  # observations processed at once if near nodes are found by an index
 _COMPILE = 512  # fewest nodes and observations for which numba is loaded
 _FEW_AXES = 8  # longest features that compiled code compares
@@ -154,7 +155,7 @@ class Builder:
             self._look_around(distance)
             self._compiled = self._compiles(len(chosen))
             while low < len(chosen):
-                part = slice(low, low + self._block_size(block))
+                part = slice(low, low + self._block_size(block, hasattr(distance, "table")))
                 stream = undo.stream + chosen[part]
                 assignment[chosen[part]] = self._extend_block(distance, features, observations[part], stream, undo)
                 low = part.stop
@@ -197,12 +198,13 @@ class Builder:
         self.neighbourhood = self._search = None
         self.graph.drop_runs()
 
-    def _block_size(self, block: int | None) -> int:
+    def _block_size(self, block: int | None, looks_up: bool) -> int:
         if self.settings.feature_average:
             return 1  # each merge moves a feature with which the next observation is compared
         if self.neighbourhood is not None:
             return block or _BLOCK
-        return block or max(1, min(_BLOCK, _BLOCK_NUMBERS // (len(self.nodes) + 1)))
+        most = _LOOKED_UP_BLOCK if self._compiled and looks_up else _BLOCK
+        return block or max(1, min(most, _BLOCK_NUMBERS // (len(self.nodes) + 1)))
 
     def _uniform_choice(self, number: int) -> Ints:
         """Choose the observations of a batch that uniform subsampling keeps, ascending."""
@@ -337,12 +339,13 @@ class Builder:
         both = settings.criterion == "two-way"
         limits = np.float32(settings.max_dist), np.float32(settings.tau_a), settings.strict
         ways = both or settings.criterion == "outgoing", both or settings.criterion == "incoming"
-        standing = *leaving, *arriving, graph.distance.values
-        compiled: Any = fast_table.decide_and_join
-        found = compiled(*tables, first, candidate, *standing, *limits, *ways, settings.reversible is not None)
+        found: Any = fast_table.decide_and_join(
+            tables, first, candidate, leaving, arriving, graph.distance.values, limits, ways,
+            settings.reversible is not None,
+        )  # fmt: skip
         return found[0], found[1:]
 
-    def _tables(self, distance: Distance, embedding: Floats) -> list[NDArray[Any]]:
+    def _tables(self, distance: Distance, embedding: Floats) -> tuple[NDArray[Any], ...]:
         """Return distances from a block to the nodes, from the nodes to it and within it, and the positions in them."""
         standing, number = self.nodes.embedding, np.arange(len(embedding))
         if not len(standing):
@@ -350,10 +353,10 @@ class Builder:
         look_up: Any = getattr(distance, "table", lambda _: None)
         if (whole := look_up(embedding)) is not None:
             (table, rows), nodes = whole, look_up(standing)[1]
-            return [table, table, table, rows, rows, rows, nodes]
+            return table, table, table, rows, rows, rows, nodes
         ends = (embedding, standing), (standing, embedding), (embedding, embedding)
         tables = [np.require(between(distance, *pair), np.float32, ["C", "W"]) for pair in ends]
-        return [*tables, number, number, number, np.arange(len(standing))]
+        return *tables, number, number, number, np.arange(len(standing))
 
     def _near_in_features(self, feature: Floats) -> tuple[Ints, Ints]:
         """Find the pairs (observation, earlier candidate) within τ_p; compiled for short features.

@@ -58,6 +58,7 @@ class Cleanup:
         self.log = log
         self.holder = holder
         self.records = records
+        self._untold: set[int] = set()  # edges that were tried and whose costs the planner has not updated yet
         self.before: dict[int, Evidence | None] | None = None  # evidence that a copy which follows this must restore
 
     def record(
@@ -76,6 +77,7 @@ class Cleanup:
         try:
             tries = zip(edges, outcomes, episodes, strict=True)
             removals = [self._try_edge(edge, outcome, episode, events, before) for edge, outcome, episode in tries]
+            self._tell_planner()
             self.log.append(events, self.holder.size)
             if store is not None and (events or facts):
                 store.write_log(self.log, mark, facts)
@@ -84,6 +86,7 @@ class Cleanup:
                 self.records = records
                 self.log.back_to(mark)
                 self._put(before)
+            self._tell_planner()
             raise
         if self.before is not None:
             self.before = {**before, **self.before}
@@ -161,10 +164,12 @@ class Cleanup:
         before: dict[int, Evidence | None],
     ) -> bool:
         self.records += 1
+        if edge in self._untold:
+            self._tell_planner()
         evidence = self.graph.evidence.get(edge, Evidence()).after(reached)
         events.append((edge, REACHED if reached else FAILED, episode))
         removes = not reached and evidence.removed_at is None and self.policy.gives_up(evidence)
-        if removes and self.policy.guard and self.planner.holds_together(edge):
+        if removes and self.policy.guard and self._holds_together(edge):
             removes = False
             evidence = dataclasses.replace(evidence, guarded=True)
             events.append((edge, GUARDED, episode))
@@ -175,8 +180,19 @@ class Cleanup:
         if removes:
             evidence = dataclasses.replace(evidence, removed_at=self.records, guarded=False)
             events.append((edge, REMOVED, episode))
-        self._put({edge: evidence})
+        self.graph.evidence[edge] = evidence
+        self._untold.add(edge)
         return removes
+
+    def _holds_together(self, edge: int) -> bool:
+        """Whether the removal of an edge would shrink the largest component, by the current costs."""
+        self._tell_planner()
+        return self.planner.holds_together(edge)
+
+    def _tell_planner(self) -> None:
+        """Update the costs of tried edges in the planner; many at once take little more time than one."""
+        self.planner.update(sorted(self._untold))
+        self._untold.clear()
 
     def _put(self, changes: Mapping[int, Evidence | None]) -> None:
         for edge, evidence in changes.items():
@@ -187,4 +203,4 @@ class Cleanup:
                 self.graph.evidence.pop(edge, None)
             else:
                 self.graph.evidence[edge] = evidence
-            self.planner.update(edge)
+        self.planner.update(changes)

@@ -33,6 +33,8 @@ class Distance(Protocol):
     - `noise` (float): standard deviation of the distance, steps.
     - `unchanged_nearby(start, goals, steps, slack)`, (e,), (m, e) and (m,) to (m,) bool: for which goals the distance
       provably stays within `slack` of `steps` while the start moves by up to `unchanged_radius` (float, sup norm).
+    - `nearby(start, goals, steps, slack)`: the same for single starts. It returns None, or an object whose
+      `undecided(starts)`, (n, e) to (n, m) bool, tells for which goals there is no proof.
     - `differ(starts, goals, steps, slack)`, (n, e), (n, e) and (n,) to (n,) bool: which pairs differ from `steps` by
       `slack` or more; cheaper than `pairs`.
     - `nearest(starts, goals, outgoing=True)`, (n, e) and (m, e) to (n,) numbers and (n,) steps: the nearest goal of

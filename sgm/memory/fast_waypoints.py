@@ -7,7 +7,7 @@ tests. `python -m speed.navigation` times cleanup, which does this test at every
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,12 @@ from .nodes import Nodes
 OVER = ("all", "neighbours")
 _WITNESSES = 8  # refuted states stored for each waypoint
 _PAIRS = 1 << 16  # pairs whose distances are computed at once
-_PROOF_WORTH = 24  # tests of a waypoint against all nodes after which proofs about it are made
+_FIRST_ASKED = 6  # nodes compared first, the nearest to the waypoint; each next group is six times as large
+_PROOF_WORTH = 3  # tests of a waypoint against all nodes after which proofs about it are made
 _MANY = 4096  # with this many nodes or more, the neighbours of a waypoint are tested before all nodes
 _ROUNDING = 1e-3  # rounding error of distances, as a share of the cutoff
-_ROW_BYTES = 1 << 26  # size of the cache of distances from waypoints to all nodes
+_ROW_BYTES = 1 << 26  # size of the caches of distances from waypoints to all nodes, and of proofs
+_PROOF_BYTES = 512  # approximate size of a proof, per node
 
 
 class _Witnesses:
@@ -51,10 +53,18 @@ class _Witnesses:
         if len(known):
             row = row[known]
             gaps = np.square(self._states[row] - states[known, None]).sum(axis=2)
-            gaps[self._node[row] < 0] = np.inf
             place = gaps.argmin(axis=1)
             node[known], steps[known] = self._node[row, place], self._steps[row, place]
         return node, steps
+
+    def likely_one(self, state: Floats, waypoint: int) -> tuple[int, Floats]:
+        """The same for one (e,) state: a node, and (1,) steps."""
+        row = self._row.get(waypoint)
+        if row is None:
+            return -1, np.empty(0, np.float32)
+        gap = self._states[row] - state
+        place = int((gap * gap).sum(axis=1).argmin())
+        return int(self._node[row, place]), self._steps[row, place : place + 1]
 
     def remember(self, states: Floats, waypoints: Ints, nodes: Ints, steps: Floats) -> None:
         """Store witnesses: `nodes`, `steps` from the waypoints, show that the states have not reached them."""
@@ -63,7 +73,7 @@ class _Witnesses:
             if row is None:
                 row = self._row[waypoint] = len(self._row)
                 self._make_room(row, len(state))
-                self._node[row], self._next[row] = -1, 0
+                self._states[row], self._node[row], self._next[row] = np.inf, -1, 0
             place = self._next[row]
             self._states[row, place], self._node[row, place], self._steps[row, place] = state, node, far
             self._next[row] = (place + 1) % _WITNESSES
@@ -99,7 +109,7 @@ class WaypointTest:
         self._witnesses = {nearby: _Witnesses() for nearby in (False, True)}
         self._rows: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
         self._checks: Ints = np.empty(0, np.int64)
-        self._telling: dict[tuple[int, float], Ints] = {}
+        self._proofs: OrderedDict[tuple[int, float], Callable[[Floats], Bools]] = OrderedDict()
         self._known_neighbours: dict[tuple[int, bool], tuple[Ints, Floats]] = {}
         self._version = -1  # version of the graph to which the known neighbours belong
 
@@ -136,6 +146,8 @@ class WaypointTest:
         """Return the rows that neither the likely witness nor the waypoint itself refutes."""
         if nearby:
             self._forget_old_neighbours()
+        if len(states) == 1:
+            return self._unrefuted_one(distance, states, waypoints, limit, self._witnesses[nearby])
         standing, witnesses = self._nodes.embedding, self._witnesses[nearby]
         node, theirs = witnesses.likely(states, waypoints)
         itself = node < 0
@@ -152,6 +164,21 @@ class WaypointTest:
             passed[again[told]] = False
             left = left[passed[left]]
         return left
+
+    def _unrefuted_one(
+        self, distance: Distance, state: Floats, waypoints: Ints, limit: np.float32, witnesses: _Witnesses
+    ) -> Ints:
+        """`_unrefuted` for a single robot, without the overhead of arrays."""
+        standing, waypoint = self._nodes.embedding, int(waypoints[0])
+        node, theirs = witnesses.likely_one(state[0], waypoint)
+        if node not in (-1, waypoint) and differing(distance, state, standing[node : node + 1], theirs, limit)[0]:
+            return waypoints[:0]
+        own = self._steps_to_itself(distance, waypoints)
+        if not differing(distance, state, standing[waypoint : waypoint + 1], own, limit)[0]:
+            return np.zeros(1, np.int64)
+        if node != -1:
+            witnesses.remember(state, waypoints, waypoints, own)
+        return waypoints[:0]
 
     def _steps_to_itself(self, distance: Distance, waypoints: Ints) -> Floats:
         """(n,) distances of waypoints to themselves, which need not be 0."""
@@ -205,44 +232,61 @@ class WaypointTest:
         return known
 
     def _nowhere_told_apart(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
+        """(n,) whether no node refutes that each state has reached its waypoint; about `_PAIRS` pairs at once."""
+        passed = np.ones(len(states), np.bool_)
+        size = max(1, _PAIRS // len(self._nodes.embedding))
+        for low in range(0, len(states), size):
+            part = slice(low, low + size)
+            passed[part] = self._pass_all(distance, states[part], waypoints[part], cutoff)
+        return passed
+
+    def _pass_all(self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float) -> Bools:
         """(n,) whether no node refutes that each state has reached its waypoint.
 
-        For states close to their waypoint, nodes are skipped for which the distance can prove that they never refute it
-        (`unchanged_nearby`).
+        Nodes are compared in groups of growing size, the nearest to the waypoint first: if any node refutes a state,
+        a near one usually does.
         """
         standing, limit = self._nodes.embedding, np.float32(cutoff)
-        radius = getattr(distance, "unchanged_radius", -1.0)
-        np.add.at(self._checks, waypoints, 1)
-        close = np.abs(states - standing[waypoints]).max(axis=1) <= radius
-        close &= self._checks[waypoints] > _PROOF_WORTH
-        every = np.arange(len(standing))
-        columns = [
-            self._telling_nodes(distance, node, cutoff) if proven else every
-            for node, proven in zip(waypoints.tolist(), close.tolist(), strict=True)
-        ]
         rows = self._rows_of(distance, waypoints)
-        told = np.zeros(len(states), np.bool_)
-        for owner in _in_parts([len(column) for column in columns]):
-            row = np.repeat(owner, [len(columns[number]) for number in owner])
-            column = np.concatenate([columns[number] for number in owner])
+        order = rows.argsort(axis=1)
+        asked = order != waypoints[:, None]  # the waypoint itself was compared before
+        self._leave_out_proven(distance, states, waypoints, cutoff, order, asked)
+        passed, low, high = np.ones(len(states), np.bool_), 0, _FIRST_ASKED
+        while low < len(standing) and passed.any():
+            row, place = (asked[:, low:high] & passed[:, None]).nonzero()
+            column = order[row, low + place]
             theirs = rows[row, column]
-            apart = np.flatnonzero(differing(distance, states[row], standing[column], theirs, limit))
-            told[row[apart]] = True
-            apart = apart[np.flatnonzero(np.diff(row[apart], prepend=-1))]
-            at = row[apart]
-            self._witnesses[False].remember(states[at], waypoints[at], column[apart], theirs[apart])
-        return ~told
+            apart = differing(distance, states[row], standing[column], theirs, limit).nonzero()[0]
+            passed[row[apart]] = False
+            apart = apart[np.flatnonzero(np.diff(row[apart], prepend=-1))]  # one witness for each row is enough
+            told = row[apart]
+            self._witnesses[False].remember(states[told], waypoints[told], column[apart], theirs[apart])
+            low, high = high, high * _FIRST_ASKED
+        return passed
 
-    def _telling_nodes(self, distance: Any, waypoint: int, cutoff: float) -> Ints:
-        """Return the nodes that may refute a state close to a waypoint; the waypoint itself is always one."""
+    def _leave_out_proven(
+        self, distance: Distance, states: Floats, waypoints: Ints, cutoff: float, order: Ints, asked: Bools
+    ) -> None:
+        """Clear `asked` for nodes that provably do not refute a state, if it is close to its waypoint."""
+        radius = getattr(distance, "unchanged_radius", -1.0)
+        close = np.flatnonzero(np.abs(states - self._nodes.embedding[waypoints]).max(axis=1) <= radius)
+        np.add.at(self._checks, waypoints[close], 1)
+        for number in close[self._checks[waypoints[close]] > _PROOF_WORTH].tolist():
+            proof = self._proof(distance, int(waypoints[number]), cutoff)
+            asked[number] &= proof(states[number : number + 1])[0][order[number]]
+
+    def _proof(self, distance: Any, waypoint: int, cutoff: float) -> Callable[[Floats], Bools]:
+        """Return a function from (n, e) states close to a waypoint to (n, V) bool: the nodes that may refute them."""
         key = (waypoint, cutoff)
-        if key not in self._telling:
+        if (proof := self._proofs.get(key)) is None:
             standing = self._nodes.embedding
-            row = self._rows_of(distance, np.array([waypoint]))[0]
-            proven = distance.unchanged_nearby(standing[waypoint], standing, row, cutoff)
-            proven[waypoint] = False
-            self._telling[key] = np.flatnonzero(~proven)
-        return self._telling[key]
+            facts = standing[waypoint], standing, self._rows_of(distance, np.array([waypoint]))[0], cutoff
+            bounds = distance.nearby(*facts) if hasattr(distance, "nearby") else None
+            proof = _always(~distance.unchanged_nearby(*facts)) if bounds is None else bounds.undecided
+            self._proofs[key] = proof
+            while len(self._proofs) > max(1, _ROW_BYTES // (_PROOF_BYTES * len(standing))):
+                self._proofs.popitem(last=False)
+        return proof
 
     def _refresh(self, distance: Distance) -> None:
         """Update the caches after nodes were added or removed; existing nodes never change."""
@@ -250,7 +294,7 @@ class WaypointTest:
         if size == known:
             return
         self._rows.clear()
-        self._telling.clear()
+        self._proofs.clear()
         if size < max(known, _MANY) or distance is not self._distance:
             known = 0
         self._distance = distance
@@ -266,21 +310,17 @@ class WaypointTest:
 
     def _rows_of(self, distance: Distance, waypoints: Ints) -> Floats:
         """(n, V) steps from waypoints to all nodes; computed rows are cached."""
-        missing = np.array([node for node in np.unique(waypoints) if int(node) not in self._rows], np.int64)
-        standing = self._nodes.embedding
-        if len(missing):
-            self._rows.update(zip(missing.tolist(), between(distance, standing[missing], standing), strict=True))
-        rows = np.stack([self._rows[node] for node in waypoints.tolist()])
+        standing, names = self._nodes.embedding, waypoints.tolist()
+        missing = sorted({name for name in names if name not in self._rows})
+        if missing:
+            if len(standing) ** 2 <= _PAIRS:
+                missing = list(range(len(standing)))  # the whole table takes only a moment
+            self._rows.update(zip(missing, between(distance, standing[missing], standing), strict=True))
+        rows = np.stack([self._rows[name] for name in names])
         while len(self._rows) > max(1, _ROW_BYTES // (4 * len(standing))):
             self._rows.popitem(last=False)
         return rows
 
 
-def _in_parts(sizes: list[int]) -> Iterator[Ints]:
-    """Yield the indexes of these sizes in groups of about `_PAIRS` pairs each, at least one index in a group."""
-    if not sizes:
-        return
-    ends = np.cumsum(sizes)
-    group = (ends - sizes[0]) // _PAIRS
-    for number in np.unique(group):
-        yield np.flatnonzero(group == number)
+def _always(may_tell: Bools) -> Callable[[Floats], Bools]:
+    return lambda states: np.broadcast_to(may_tell, (len(states), len(may_tell)))

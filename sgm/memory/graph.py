@@ -169,6 +169,9 @@ class Graph:
 
     def find_many(self, sources: Ints, targets: Ints) -> Ints:
         """Return the edges from (m,) sources to (m,) targets; −1 where there is none."""
+        if len(sources) == 1:
+            edge = self.find(int(sources[0]), int(targets[0]))
+            return np.array([-1 if edge is None else edge])
         found = np.full(len(sources), -1)
         at_each = self.out_of()
         for low in range(0, len(sources), _FIND):
@@ -276,7 +279,12 @@ class Graph:
         newer = [sources for at, sources in self._history[-(self.version - version) :] if at > version]
         if len(newer) != self.version - version or not newer:
             return None
-        return np.unique(newer[0] if len(newer) == 1 else np.concatenate(newer)).astype(np.int64, copy=False)
+        if sum(map(len, newer)) < self.nodes:
+            return np.unique(newer[0] if len(newer) == 1 else np.concatenate(newer)).astype(np.int64, copy=False)
+        changed = np.zeros(self.nodes, np.bool_)
+        for sources in newer:
+            changed[sources] = True
+        return changed.nonzero()[0]
 
     def _mark_stale(self, sources: NDArray[Any]) -> None:
         if self.nodes > len(self._stale):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -205,23 +205,27 @@ class Planner:
             node = int(following[node])
         return place, int(np.flatnonzero(goals.node == node)[0])
 
-    def update(self, edge: int) -> None:
-        """Update the cost of an edge after its evidence changed."""
+    def update(self, edges: Collection[int]) -> None:
+        """Update the costs of edges after their evidence changed."""
         if self._large is not None and self._version != self.graph.version:
-            self._waiting.append(edge)
-        elif self._large is not None and self._large.update(edge):
-            self._parts = None
-        if self._csr_version != self.graph.version or self._position[edge] < 0:
+            self._waiting += edges
+        elif self._large is not None:
+            for edge in edges:
+                if self._large.update(edge):
+                    self._parts = None
+        if self._csr_version != self.graph.version:
             return
-        prices = self._pricing(np.array([edge]))
-        source, target = int(self.graph.source.values[edge]), int(self.graph.target.values[edge])
-        for by, (new,) in zip(MODES, prices, strict=True):
+        known = np.array([edge for edge in edges if self._position[edge] >= 0], np.int64)
+        if not len(known):
+            return
+        position, source, target = self._position[known], self.graph.source.values, self.graph.target.values
+        for by, prices in zip(MODES, self._pricing(known), strict=True):
             data = self._matrices[by].data
-            old = data[self._position[edge]]
-            if new != old:
-                data[self._position[edge]] = new
+            for place in np.flatnonzero(prices != data[position]).tolist():
+                edge, at, new = known[place], position[place], float(prices[place])
+                old, data[at] = float(data[at]), new
                 self._parts = self._parts if math.isfinite(new) and math.isfinite(old) else None
-                self._forget_trees(by, source, target, new, increased=new > old)
+                self._forget_trees(by, int(source[edge]), int(target[edge]), new, increased=new > old)
 
     def refresh(self) -> None:
         """Update the planning graph after edges were added or the filter changed."""

@@ -15,7 +15,7 @@ from sgm.errors import InputError
 from .settings import MOST_STEPS, number, shortened, steps
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Evidence:
     """Outcomes of the tries of one edge, and its state.
 

@@ -9,22 +9,24 @@ import sgm
 
 torch = pytest.importorskip("torch")
 
+from sgm.distances.fast_bounds import _compiled_lines, _tanh_lines, lines  # noqa: E402
 from sgm.distances.sorb import DistributionalDistance  # noqa: E402
 from sgm.memory.localise import reached  # noqa: E402
 from tests.distances.test_sorb import make_networks, points  # noqa: E402
 
 
-def partly_saturated(seed: int) -> DistributionalDistance:
+def partly_saturated(seed: int, compiled: bool | None = None) -> DistributionalDistance:
     """Random networks whose distances vary, about a third of them lying at the far end of the range."""
     networks = make_networks(seed, hidden=64, scale=6.0)
     networks.critics.third[:, -1, -1] += 15.0
-    return DistributionalDistance(networks)
+    return DistributionalDistance(networks, compiled=compiled)
 
 
+@pytest.mark.parametrize("compiled", [None, False])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("slack", [0.3, 1.0])
-def test_what_is_proven_holds_everywhere_in_the_box(seed, slack):
-    distance = partly_saturated(seed)
+def test_what_is_proven_holds_everywhere_in_the_box(seed, slack, compiled):
+    distance = partly_saturated(seed, compiled)
     goals, proven_somewhere = points(150, seed), 0
     random = np.random.default_rng(seed)
     for start in points(8, seed + 100):
@@ -39,10 +41,53 @@ def test_what_is_proven_holds_everywhere_in_the_box(seed, slack):
     assert proven_somewhere > 20
 
 
+@pytest.mark.parametrize("compiled", [None, False])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("slack", [0.1, 0.3, 1.0])
+def test_what_is_decided_for_one_start_holds_for_it(seed, slack, compiled):
+    distance = partly_saturated(seed, compiled)
+    distance.unchanged_radius = 0.02
+    goals, random, decided_more = points(150, seed), np.random.default_rng(seed), 0
+    for start in points(8, seed + 100):
+        steps = distance(start[None], goals)[0]
+        near = distance.nearby(start, goals, steps, slack)
+        corners = start + 0.02 * np.array([[-1, -1], [-1, 1], [1, -1], [1, 1], [0, 0]])
+        starts = np.concatenate([corners, start + random.uniform(-0.02, 0.02, (60, 2))]).astype(np.float32)
+        undecided = near.undecided(starts)
+        assert (np.abs(distance(starts, goals) - steps)[~undecided] < slack).all()
+        assert not (undecided & ~near.unproven).any()  # what is proven for the whole box is decided for each start
+        decided_more += (near.unproven & ~undecided).sum()
+    assert decided_more > 20
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_compiled_lines_are_those_of_torch_up_to_rounding(seed):
+    pytest.importorskip("numba")
+    networks, goals = partly_saturated(seed).networks, torch.from_numpy(points(130, seed))
+    origin, radius = torch.from_numpy(points(1, seed + 50)), 0.02
+    actor = [way(networks.actor, 0, origin, goals, radius, None) for way in (lines, _compiled_lines)]
+    extra = _tanh_lines(actor[0], radius)
+    critic = [way(networks.critics, 2, origin, goals, radius, extra) for way in (lines, _compiled_lines)]
+    for plain, compiled in (actor, critic):
+        for one, other in zip(plain, compiled, strict=True):
+            assert one.shape == other.shape
+            scale = float(one.abs().max())
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=0, atol=1e-5 * max(1.0, scale))
+
+
+def test_where_nothing_is_left_to_prove_nothing_is_undecided():
+    distance = DistributionalDistance(make_networks(0, hidden=64, scale=0.01))
+    goals = points(30, 0)
+    near = distance.nearby(goals[0], goals, distance(goals[:1], goals)[0], 1.0)
+    assert not near.unproven.any() and not near.undecided(goals[:1]).any()
+    assert near.undecided(goals[:0]).shape == (0, 30)
+
+
+@pytest.mark.parametrize("compiled", [None, False])
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("cutoff", [0.2, 1.0])
-def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff):
-    distance = partly_saturated(seed)
+def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff, compiled):
+    distance = partly_saturated(seed, compiled)
     memory = sgm.SparseGraphicalMemory(distance, criterion="none", max_dist=15.0)
     nodes = points(120, seed)
     memory.extend(nodes)
@@ -56,6 +101,31 @@ def test_a_waypoint_is_reached_exactly_when_all_nodes_say_so(seed, cutoff):
     np.testing.assert_array_equal(plain, gaps < np.float32(cutoff))
     np.testing.assert_array_equal(fast[clear], plain[clear])
     assert 50 < fast.sum() < 1500
+    one_by_one = [memory.reached(states[i : i + 1], waypoints[i : i + 1], cutoff)[0] for i in range(300)]
+    np.testing.assert_array_equal(np.array(one_by_one)[clear[:300]], plain[:300][clear[:300]])
+    assert memory._waypoint_test._proofs  # which have left nodes out
+
+
+def test_a_distance_may_prove_for_the_whole_box_only():
+    class OnlyBoxes:
+        """One that has `unchanged_nearby`, and no `nearby`."""
+
+        def __init__(self, distance):
+            self.embed, self.pairs, self.unchanged_radius = distance.embed, distance.pairs, distance.unchanged_radius
+            self.unchanged_nearby, self._distance = distance.unchanged_nearby, distance
+
+        def __call__(self, starts, goals):
+            return self._distance(starts, goals)
+
+    distance, nodes, random = partly_saturated(1), points(120, 1), np.random.default_rng(1)
+    waypoints = random.integers(0, 10, 600)
+    states = np.clip(nodes[waypoints] + random.normal(0, 0.004, (600, 2)), 0, 1).astype(np.float32)
+    gaps = np.abs(distance(states, nodes) - distance(nodes, nodes)[waypoints]).max(axis=1)
+    memory = sgm.SparseGraphicalMemory(OnlyBoxes(distance), criterion="none", max_dist=15.0)
+    memory.extend(nodes)
+    clear = np.abs(gaps - 1) > 1e-3
+    np.testing.assert_array_equal(memory.reached(states, waypoints, 1.0)[clear], gaps[clear] < 1)
+    assert memory._waypoint_test._proofs
 
 
 def test_the_mean_of_an_ensemble_proves_nothing():

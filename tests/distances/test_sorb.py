@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -241,10 +242,10 @@ def test_a_few_pairs_are_compiled_where_numba_is_unless_told_otherwise():
     assert DistributionalDistance(networks, compiled=False)._single is None
 
 
-@given(st.integers(0, 1000), st.sampled_from([1, 60, 1100]), st.sampled_from([3.0, 10.0]), st.floats(0.1, 4.0))
+@given(st.integers(0, 1000), st.sampled_from([1, 5, 60, 1100]), st.sampled_from([3.0, 10.0]), st.floats(0.1, 4.0))
 def test_pairs_that_differ_from_given_steps_are_those_that_pairs_says(seed, count, scale, slack):
-    for aggregate in ("max", "mean"):
-        distance = DistributionalDistance(make_networks(seed, scale=scale), aggregate)
+    for aggregate, compiled in itertools.product(("max", "mean"), (None, False)):
+        distance = DistributionalDistance(make_networks(seed, scale=scale), aggregate, compiled=compiled)
         a, b = points(count, seed), points(count, seed + 1)
         exact = distance.pairs(a, b)
         steps = (exact + np.random.default_rng(seed).normal(0, slack, count)).astype(np.float32)
@@ -255,8 +256,8 @@ def test_pairs_that_differ_from_given_steps_are_those_that_pairs_says(seed, coun
 
 @given(st.integers(0, 1000), st.integers(1, 40), st.integers(1, 150), st.booleans())
 def test_the_nearest_is_the_least_of_the_table(seed, starts, goals, outgoing):
-    for aggregate in ("max", "mean"):
-        distance = DistributionalDistance(make_networks(seed, scale=10.0), aggregate)
+    for aggregate, compiled in itertools.product(("max", "mean"), (None, False)):
+        distance = DistributionalDistance(make_networks(seed, scale=10.0), aggregate, compiled=compiled)
         a, b = points(starts, seed), points(goals, seed + 1)
         table = distance(a, b) if outgoing else distance(a, b).T
         node, steps = distance.nearest(a, b, outgoing=outgoing)
