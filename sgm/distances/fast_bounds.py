@@ -91,6 +91,11 @@ class Nearby:
         middle, slope, error = (part.numpy() for part in lines)
         self._lines = tuple(np.ascontiguousarray(part) for part in (middle.T, slope.transpose(1, 2, 0), error.T))
 
+    @property
+    def nbytes(self) -> int:
+        """Size of the stored lines, bytes."""
+        return sum(part.nbytes for part in self._lines)
+
     def undecided(self, starts: Floats) -> Bools:
         """For which goals the steps from (n, o) starts of the box may differ: (n, m) bool, False where they do not."""
         result = np.zeros((len(starts), len(self.unproven)), np.bool_)
@@ -105,7 +110,8 @@ class Nearby:
         least, most = extremes(np.exp(middle - reach - peak), np.exp(middle + reach - peak))
         low, high = (np.maximum.reduceat(said, self._first) for said in (least, most))
         steps, far = self._steps[self._goals], self._far[self._goals]
-        differs: Bools = (steps - low >= self._slack) | (~far & (high - steps >= self._slack))
+        # Very steep networks have bounds that are not numbers, which prove nothing.
+        differs: Bools = ~(steps - low < self._slack) | (~far & ~(high - steps < self._slack))
         return differs
 
 
@@ -181,7 +187,9 @@ def extremes(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 def _means(rest: Floats, first: Floats) -> Floats:
     """(B, p) the expected bin with the weights `first` up to each bin and `rest` beyond it."""
     until, beyond, bins = _sums(len(rest))
-    return np.asarray(((until * bins) @ first + (beyond * bins) @ rest) / (until @ first + beyond @ rest), np.float32)
+    with np.errstate(invalid="ignore"):  # all weights may underflow
+        mean = ((until * bins) @ first + (beyond * bins) @ rest) / (until @ first + beyond @ rest)
+    return np.asarray(mean, np.float32)
 
 
 @functools.cache

@@ -256,10 +256,13 @@ class DistributionalDistance:
         one critic with a much larger distance is enough, and no distance exceeds the number of bins.
         """
         starts, goals = self._checked(starts, "starts"), self._checked(goals, "goals")
+        if len(starts) != len(goals):
+            raise InputError(f"differ got {len(starts)} starts and {len(goals)} goals: expected as many of each")
         if self.aggregate == "max" and self._single is not None:
             from .fast_blocks import differ
 
-            return differ(self._single, starts, goals, np.ascontiguousarray(steps, np.float32), slack)
+            known = np.ascontiguousarray(np.broadcast_to(steps, len(starts)), np.float32)
+            return differ(self._single, starts, goals, known, slack)
         if self.aggregate != "max" or len(starts) < _WORTH_A_LOOK or len(self.networks.critics.first) == 1:
             return np.abs(self.pairs(starts, goals) - steps) >= slack
         both, known = torch.from_numpy(np.concatenate([starts, goals], axis=1)), torch.from_numpy(np.asarray(steps))

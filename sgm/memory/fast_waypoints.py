@@ -26,7 +26,6 @@ _PROOF_WORTH = 2  # tests of a waypoint against all nodes after which proofs abo
 _MANY = 4096  # with this many nodes or more, the neighbours of a waypoint are tested before all nodes
 _ROUNDING = 1e-3  # rounding error of distances, as a share of the cutoff
 _ROW_BYTES = 1 << 26  # size of the caches of distances from waypoints to all nodes, and of proofs
-_PROOF_BYTES = 512  # approximate size of a proof, per node
 
 
 class _Witnesses:
@@ -110,7 +109,7 @@ class WaypointTest:
         self._witnesses = {nearby: _Witnesses() for nearby in (False, True)}
         self._rows: OrderedDict[int, NDArray[np.float32]] = OrderedDict()
         self._checks: Ints = np.empty(0, np.int64)
-        self._proofs: OrderedDict[tuple[int, float], Callable[[Floats], Bools]] = OrderedDict()
+        self._proofs: OrderedDict[tuple[int, float], tuple[Callable[[Floats], Bools], int]] = OrderedDict()
         self._known_neighbours: dict[tuple[int, bool], tuple[Ints, Floats]] = {}
         self._version = -1  # version of the graph to which the known neighbours belong
 
@@ -260,13 +259,15 @@ class WaypointTest:
         while low < len(standing) and passed.any():
             row, place = (asked[:, low:high] & passed[:, None]).nonzero()
             column = order[row, low + place]
+            low, high = high, high * _FIRST_ASKED
+            if not len(row):
+                continue  # all nodes of this group are proven
             theirs = rows[row, column]
             apart = differing(distance, states[row], standing[column], theirs, limit).nonzero()[0]
             passed[row[apart]] = False
             apart = apart[np.flatnonzero(np.diff(row[apart], prepend=-1))]  # one witness for each row is enough
             told = row[apart]
             self._witnesses[False].remember(states[told], waypoints[told], column[apart], theirs[apart])
-            low, high = high, high * _FIRST_ASKED
         return passed
 
     def _leave_out_proven(
@@ -283,15 +284,15 @@ class WaypointTest:
     def _proof(self, distance: Any, waypoint: int, cutoff: float) -> Callable[[Floats], Bools]:
         """Return a function from (n, e) states close to a waypoint to (n, V) bool: the nodes that may refute them."""
         key = (waypoint, cutoff)
-        if (proof := self._proofs.get(key)) is None:
+        if key not in self._proofs:
             standing = self._nodes.embedding
             facts = standing[waypoint], standing, self._rows_of(distance, np.array([waypoint]))[0], cutoff
             bounds = distance.nearby(*facts) if hasattr(distance, "nearby") else None
             proof = _always(~distance.unchanged_nearby(*facts)) if bounds is None else bounds.undecided
-            self._proofs[key] = proof
-            while len(self._proofs) > max(1, _ROW_BYTES // (_PROOF_BYTES * len(standing))):
+            self._proofs[key] = proof, getattr(bounds, "nbytes", 0) + len(standing)
+            while len(self._proofs) > 1 and sum(size for _, size in self._proofs.values()) > _ROW_BYTES:
                 self._proofs.popitem(last=False)
-        return proof
+        return self._proofs[key][0]
 
     def _refresh(self, distance: Distance) -> None:
         """Update the caches after nodes were added or removed; existing nodes never change."""

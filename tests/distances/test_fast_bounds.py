@@ -136,3 +136,45 @@ def test_the_mean_of_an_ensemble_proves_nothing():
     mean = DistributionalDistance(partly_saturated(0).networks, "mean")
     goals = points(40, 0)
     assert not mean.unchanged_nearby(goals[0], goals, mean(goals[:1], goals)[0], 1.0).any()
+
+
+@pytest.mark.parametrize("compiled", [None, False])
+def test_bounds_that_underflow_prove_nothing(compiled):
+    networks = make_networks(2, hidden=64, scale=6.0)
+    networks.critics.third.mul_(2_000.0)
+    distance = DistributionalDistance(networks, compiled=compiled)
+    goals, random = points(150, 2), np.random.default_rng(0)
+    start = goals[0]
+    steps = distance(start[None], goals)[0]
+    near = distance.nearby(start, goals, steps, 1.0)
+    starts = (start + random.uniform(-0.0129, 0.0129, (100, 2))).astype(np.float32)
+    differs = np.abs(distance(starts, goals) - steps) >= 1.0
+    assert differs.any()
+    assert not (differs & ~near.undecided(starts)).any()
+
+
+@pytest.mark.parametrize("compiled", [None, False])
+def test_differ_takes_as_many_starts_as_goals(compiled):
+    distance = partly_saturated(0, compiled)
+    some = points(6, 0)
+    with pytest.raises(sgm.InputError, match="6 starts and 1 goals"):
+        distance.differ(some, some[:1], np.zeros(6, np.float32), 3.0)
+    same = distance.pairs(some, some[::-1])
+    np.testing.assert_array_equal(distance.differ(some, some[::-1], np.float32(2), 1.0), np.abs(same - 2) >= 1.0)
+
+
+def test_a_distance_is_never_asked_about_no_pairs():
+    class Plane:
+        def embed(self, observations):
+            return np.asarray(observations, np.float32)
+
+        def __call__(self, starts, goals):
+            return np.abs(starts[:, None] - goals).max(axis=2)
+
+        def pairs(self, starts, goals):
+            assert len(starts)
+            return np.abs(starts - goals).max(axis=1)
+
+    memory = sgm.SparseGraphicalMemory(Plane(), tau_a=1.0, max_dist=2.0)
+    memory.extend(np.zeros((1, 2)))
+    assert memory.reached(np.zeros((1, 2)), [0]).all()
