@@ -261,8 +261,8 @@ class DistributionalDistance:
         if self.aggregate == "max" and self._single is not None:
             from .fast_blocks import differ
 
-            known = np.ascontiguousarray(np.broadcast_to(steps, len(starts)), np.float32)
-            return differ(self._single, starts, goals, known, slack)
+            theirs = np.ascontiguousarray(np.broadcast_to(steps, len(starts)), np.float32)
+            return differ(self._single, starts, goals, theirs, slack)
         if self.aggregate != "max" or len(starts) < _WORTH_A_LOOK or len(self.networks.critics.first) == 1:
             return np.abs(self.pairs(starts, goals) - steps) >= slack
         both, known = torch.from_numpy(np.concatenate([starts, goals], axis=1)), torch.from_numpy(np.asarray(steps))
