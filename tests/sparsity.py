@@ -124,8 +124,8 @@ def nodes_by_size(methods: tuple[str, ...], path: Path, *, world: str = "point")
         "|" + "---:|" * (len(methods) + 1),
     ]
     for size in sorted({row["size"] for row in rows}):
-        means = [np.mean([row["nodes"] for row in chosen(rows, size=size, method=method)]) for method in methods]
-        lines.append(f"| {size:,} | {' | '.join(f'{number:,.0f}' for number in means)} |")
+        known = [[row["nodes"] for row in chosen(rows, size=size, method=method)] for method in methods]
+        lines.append(f"| {size:,} | {' | '.join(f'{np.mean(each):,.0f}' if each else NONE for each in known)} |")
     return lines
 
 
@@ -147,8 +147,9 @@ def paired_by_size(
 
 
 def _of_common_seeds(rows: list[dict[str, Any]], methods: tuple[str, ...]) -> list[dict[str, Any]]:
-    """The rows of seeds that have all these methods."""
-    seeds = set.intersection(*({row["seed"] for row in chosen(rows, method=method)} for method in methods))
+    """The rows of seeds that have all these methods; methods that no seed has do not count."""
+    known = [{row["seed"] for row in chosen(rows, method=method)} for method in methods]
+    seeds = set.intersection(*filter(None, known))
     return [row for row in rows if row["seed"] in seeds]
 
 
@@ -207,6 +208,8 @@ def table_1(size: int, stages: tuple[int, ...]) -> list[str]:
 
 SPARSE = ("consolidated", "uniform")
 RIVALS = ("two-way", "uniform", "perceptual", "incoming", "outgoing")
+ROOMS = ("verified", "both", *RIVALS, "dense")
+MAZE = ("both", *RIVALS, "consolidated", "dense")
 TABLES = {
     "point": lambda: success("point", ("both", "dense")),
     "safety-50000": lambda: agents("safety", SPARSE, 50_000),
@@ -222,6 +225,13 @@ TABLES = {
     "criteria-50000": lambda: by_size(("both", *RIVALS), 50_000, CRITERIA),
     "criteria-paired-5000": lambda: paired_by_size(("both", *RIVALS), 5_000, CRITERIA),
     "criteria-paired-20000": lambda: paired_by_size(("both", *RIVALS), 20_000, CRITERIA),
+    "rooms-nodes": lambda: nodes_by_size(ROOMS, CRITERIA, world="safety"),
+    "rooms-persistent-0": lambda: by_size(ROOMS, 0, CRITERIA, world="safety", agent="persistent"),
+    "rooms-persistent-50000": lambda: by_size(ROOMS, 50_000, CRITERIA, world="safety", agent="persistent"),
+    "rooms-plain-50000": lambda: by_size(ROOMS, 50_000, CRITERIA, world="safety"),
+    "giant-nodes": lambda: nodes_by_size(MAZE, RESULTS, world="giant"),
+    "giant-0": lambda: by_size(MAZE, 0, RESULTS, world="giant"),
+    "giant-50000": lambda: by_size(MAZE, 50_000, RESULTS, world="giant"),
     "one-robot": lambda: by_seed(
         ONE_ROBOT, {"released": "SoRB as released", "sorb": "SoRB", "sorb+sgm": "SGM"}, 20_000
     ),
