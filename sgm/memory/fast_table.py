@@ -20,33 +20,49 @@ def near_features(columns: Any, nodes: int, limit: float) -> Any:
     """Find the pairs (observation, earlier candidate) whose squared feature distance is at most `limit`.
 
     They are sorted by observation, then candidate. `columns`, (f, V + B), holds the features of the nodes, then those
-    of the block. Only candidates that are near along the first axis are compared.
+    of the block. Only candidates in neighbouring cells of a grid over the first two axes are compared.
     """
-    axes, size = columns.shape[0], columns.shape[1] - nodes
-    order = np.argsort(columns[0])
-    axis, reach = columns[0][order].astype(np.float64), np.sqrt(limit) * (1 + 1e-9)
+    axes, total = columns.shape
+    row, rows = _bins(columns[0], limit)
+    column, width = _bins(columns[min(1, axes - 1)], limit)
+    last, before = np.full((rows + 2) * (width + 2), -1), np.empty(total, np.int64)  # with a border of empty cells
     first, second, number = np.empty(1024, np.int64), np.empty(1024, np.int64), 0
-    for observation in range(size):
-        own = columns[:, nodes + observation]
-        begin, mine = number, np.float64(own[0])
-        for place in range(np.searchsorted(axis, mine - reach), len(axis)):
-            if axis[place] > mine + reach:
-                break
-            candidate = order[place]
-            if candidate < nodes + observation and _squared_gap(columns, candidate, own, axes) <= limit:
-                if number == len(first):
-                    first, second = np.concatenate((first, first)), np.concatenate((second, second))
-                first[number], second[number] = observation, candidate
-                number += 1
-        second[begin:number].sort()
+    for own in range(total):
+        cell, begin = (row[own] + 1) * (width + 2) + column[own] + 1, number
+        if own >= nodes:
+            for around in range(9):
+                candidate = last[cell + (around // 3 - 1) * (width + 2) + around % 3 - 1]
+                while candidate >= 0:
+                    if _squared_gap(columns, candidate, own, axes) <= limit:
+                        if number == len(first):
+                            first, second = np.concatenate((first, first)), np.concatenate((second, second))
+                        first[number], second[number] = own - nodes, candidate
+                        number += 1
+                    candidate = before[candidate]
+        if number > begin + 1:
+            second[begin:number].sort()
+        before[own], last[cell] = last[cell], own
     return first[:number], second[:number]
 
 
 @njit(cache=True, nogil=True)
-def _squared_gap(columns: Any, candidate: int, own: Any, axes: int) -> Any:
+def _bins(values: Any, limit: float) -> Any:
+    """(n,) cell of each number along an axis, and the number of cells; numbers within √limit are at most one apart."""
+    cells, low, high = np.zeros(len(values), np.int64), np.inf, -np.inf
+    for value in values:
+        low, high = min(low, np.float64(value)), max(high, np.float64(value))
+    most = 2 * np.sqrt(len(values)) + 1  # so that there are not many more cells than numbers
+    width = max(np.sqrt(limit) * (1 + 1e-6), (high - low) / most)
+    for place in range(len(values)):
+        cells[place] = int((np.float64(values[place]) - low) / width)
+    return cells, int((high - low) / width) + 1
+
+
+@njit(cache=True, nogil=True)
+def _squared_gap(columns: Any, candidate: int, own: int, axes: int) -> Any:
     square = 0.0
     for axis in range(axes):
-        gap = np.float64(own[axis]) - np.float64(columns[axis, candidate])
+        gap = np.float64(columns[axis, own]) - np.float64(columns[axis, candidate])
         square += gap * gap
     return square
 
