@@ -53,6 +53,8 @@ def _bins(values: Any, limit: float) -> Any:
         low, high = min(low, np.float64(value)), max(high, np.float64(value))
     most = 2 * np.sqrt(len(values)) + 1  # so that there are not many more cells than numbers
     width = max(np.sqrt(limit) * (1 + 1e-6), (high - low) / most)
+    if width == 0:
+        return cells, 1  # all numbers are equal, and only equal ones are near
     for place in range(len(values)):
         cells[place] = int((np.float64(values[place]) - low) / width)
     return cells, int((high - low) / width) + 1
