@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -215,6 +215,13 @@ class DistributionalDistance:
         self._tiles = TiledTable(networks)
         self._single = single_pairs(networks, compiled)
 
+    @cached_property
+    def _differ_compiled(self) -> Callable[..., NDArray[np.bool_]]:
+        """`differ` of fast_blocks.py: an import statement in every call would take as long as a layer."""
+        from .fast_blocks import differ
+
+        return differ
+
     @classmethod
     def load(cls, path: str | os.PathLike[str], aggregate: str = "max") -> DistributionalDistance:
         """Read the networks from a `.safetensors` file, and make a distance from them."""
@@ -259,10 +266,10 @@ class DistributionalDistance:
         if len(starts) != len(goals):
             raise InputError(f"differ got {len(starts)} starts and {len(goals)} goals: expected as many of each")
         if self.aggregate == "max" and self._single is not None:
-            from .fast_blocks import differ
-
-            theirs = np.ascontiguousarray(np.broadcast_to(steps, len(starts)), np.float32)
-            return differ(self._single, starts, goals, theirs, slack)
+            theirs = np.ascontiguousarray(steps, np.float32)
+            if theirs.shape != (len(starts),):  # rarely needed, and slow beside the arithmetic of one pair
+                theirs = np.ascontiguousarray(np.broadcast_to(theirs, len(starts)))
+            return self._differ_compiled(self._single, starts, goals, theirs, slack)
         if self.aggregate != "max" or len(starts) < _WORTH_A_LOOK or len(self.networks.critics.first) == 1:
             return np.abs(self.pairs(starts, goals) - steps) >= slack
         both, known = torch.from_numpy(np.concatenate([starts, goals], axis=1)), torch.from_numpy(np.asarray(steps))
