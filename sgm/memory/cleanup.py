@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from .events import FAILED, GUARDED, NO_EPISODE, REACHED, REMOVED, RESTORED, SPARE, EventLog, Fold, Mark, Size, replay
+from .evidence import GUARDED_FLAG, NOTHING, SPARE_FLAG, STANDS, Row, evidence_of
 from .graph import Graph
 from .planner import Planner
-from .policies import CleanupPolicy, Evidence
+from .policies import CleanupPolicy
 
 
 class Journal(Protocol):
@@ -59,7 +59,7 @@ class Cleanup:
         self.holder = holder
         self.records = records
         self._untold: set[int] = set()  # edges that were tried and whose costs the planner has not updated yet
-        self.before: dict[int, Evidence | None] | None = None  # evidence that a copy which follows this must restore
+        self.before: dict[int, Row | None] | None = None  # evidence that a copy which follows this must restore
 
     def record(
         self,
@@ -71,7 +71,8 @@ class Cleanup:
     ) -> list[bool]:
         """Record tries in order and write them, with facts about the memory; return whether each removed its edge."""
         self.make_room(store)
-        before = {edge: self.graph.evidence.get(edge) for edge in edges}  # later also of the spare edges that are added
+        # Evidence to put back if the write fails; later also that of the spare edges that are added.
+        before = dict(zip(edges, self.graph.evidence.rows_of(edges), strict=True))
         records, mark = self.records, self.log.mark()
         events: list[tuple[int, int, int]] = []
         try:
@@ -92,43 +93,43 @@ class Cleanup:
             self.before = {**before, **self.before}
         return removals
 
-    def put(self, changes: Mapping[int, Evidence | None], records: int) -> None:
-        """Set the evidence of these edges and the number of tries, without an event."""
+    def put(self, changes: Mapping[int, Row | None], records: int) -> None:
+        """Set the evidence of these edges (None: they have none) and the number of tries, without an event."""
         self._put(changes)
         self.records = records
 
     def restore(self, edges: list[int], store: Journal | None) -> int:
         """Restore those of these edges that were removed, and write the events; return how many they are."""
         self.make_room(store)
-        known = self.graph.evidence
-        removed = [edge for edge in edges if edge in known and known[edge].removed_at is not None]
-        after = {edge: dataclasses.replace(known[edge], removed_at=None, streak=0) for edge in removed}
+        after: dict[int, Row] = {}
+        for edge, row in zip(edges, self.graph.evidence.rows_of(edges), strict=True):
+            if row is not None and row[3] != STANDS:
+                after[edge] = (row[0], row[1], 0, STANDS, row[4])
         self._write(after, RESTORED, store)
-        return len(removed)
+        return len(after)
 
     def remove(self, edge: int, store: Journal | None) -> bool:
         """Remove an edge by hand, and write the event; return False if it was removed before."""
         self.make_room(store)
-        known = self.graph.evidence.get(edge, Evidence())
-        if known.removed_at is not None:
+        successes, failures, streak, removed_at, flags = self.graph.evidence.row(edge) or NOTHING
+        if removed_at != STANDS:
             return False
-        removed = dataclasses.replace(known, removed_at=self.records, guarded=False)
-        self._write({edge: removed}, REMOVED, store)
+        self._write({edge: (successes, failures, streak, self.records, flags & ~GUARDED_FLAG)}, REMOVED, store)
         return True
 
     def let_in(self, edges: list[int], store: Journal | None) -> None:
         """Add edges that the k-nearest filter leaves out (spare edges), and write the events."""
         self.make_room(store)
-        known = self.graph.evidence
-        after = {edge: dataclasses.replace(known.get(edge, Evidence()), spare=True) for edge in edges}
-        self._write(after, SPARE, store)
+        rows = zip(edges, self.graph.evidence.rows_of(edges), strict=True)
+        self._write({edge: _as_spare(row) for edge, row in rows}, SPARE, store)
 
     def replay(self, rows: NDArray[Any]) -> None:
         """Apply events (`EVENT` rows) that are in the log already."""
         after, self.records = replay(self.graph.evidence, self.records, rows)
-        self._put(after)
+        edges = list(after)
+        self._put(dict(zip(edges, after.rows_of(edges), strict=True)))
 
-    def _write(self, after: Mapping[int, Evidence], kind: int, store: Journal | None) -> None:
+    def _write(self, after: Mapping[int, Row], kind: int, store: Journal | None) -> None:
         """Log and write one event for each of these edges, and set their evidence; all or nothing."""
         mark = self.log.mark()
         try:
@@ -161,26 +162,33 @@ class Cleanup:
         reached: bool,
         episode: int,
         events: list[tuple[int, int, int]],
-        before: dict[int, Evidence | None],
+        before: dict[int, Row | None],
     ) -> bool:
         self.records += 1
         if edge in self._untold:
             self._tell_planner()
-        evidence = self.graph.evidence.get(edge, Evidence()).after(reached)
+        known = self.graph.evidence
+        successes, failures, streak, removed_at, flags = known.row(edge) or NOTHING  # the numbers of `Evidence.after`
         events.append((edge, REACHED if reached else FAILED, episode))
-        removes = not reached and evidence.removed_at is None and self.policy.gives_up(evidence)
+        removes = False
+        if reached:
+            successes, streak, flags = successes + 1, 0, flags & ~GUARDED_FLAG
+        else:
+            failures, streak = failures + 1, streak + 1
+            if removed_at == STANDS:
+                removes = self.policy.gives_up(evidence_of((successes, failures, streak, removed_at, flags)))
         if removes and self.policy.guard and self._holds_together(edge):
             removes = False
-            evidence = dataclasses.replace(evidence, guarded=True)
+            flags |= GUARDED_FLAG
             events.append((edge, GUARDED, episode))
             if self.policy.spares and (spare := self.planner.find_spare(edge)) is not None:
-                known = before.setdefault(spare, self.graph.evidence.get(spare)) or Evidence()
+                was = before.setdefault(spare, known.row(spare))
                 events.append((spare, SPARE, episode))
-                self._put({spare: dataclasses.replace(known, spare=True)})
+                self._put({spare: _as_spare(was)})
         if removes:
-            evidence = dataclasses.replace(evidence, removed_at=self.records, guarded=False)
+            removed_at, flags = self.records, flags & ~GUARDED_FLAG
             events.append((edge, REMOVED, episode))
-        self.graph.evidence[edge] = evidence
+        known.set_row(edge, (successes, failures, streak, removed_at, flags))
         self._untold.add(edge)
         return removes
 
@@ -194,13 +202,26 @@ class Cleanup:
         self.planner.update(sorted(self._untold))
         self._untold.clear()
 
-    def _put(self, changes: Mapping[int, Evidence | None]) -> None:
-        for edge, evidence in changes.items():
-            was = self.graph.evidence.get(edge)
-            if (was is not None and was.spare) != (evidence is not None and evidence.spare):
+    def _put(self, changes: Mapping[int, Row | None]) -> None:
+        known = self.graph.evidence
+        gone = []
+        for edge, row in changes.items():
+            if _is_spare(known.row(edge)) != _is_spare(row):
                 self.graph.filter_again(edge)
-            if evidence is None:
-                self.graph.evidence.pop(edge, None)
+            if row is None:
+                gone.append(edge)
             else:
-                self.graph.evidence[edge] = evidence
+                known.set_row(edge, row)
+        if gone:
+            known.drop(gone)
         self.planner.update(changes)
+
+
+def _is_spare(row: Row | None) -> bool:
+    return row is not None and bool(row[4] & SPARE_FLAG)
+
+
+def _as_spare(row: Row | None) -> Row:
+    """Return the evidence of an edge that becomes a spare edge."""
+    successes, failures, streak, removed_at, flags = row or NOTHING
+    return successes, failures, streak, removed_at, flags | SPARE_FLAG

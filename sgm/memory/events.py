@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .arrays import Column, Ints
+from .evidence import GUARDED_FLAG, NOTHING, SPARE_FLAG, STANDS, EvidenceColumns
 from .policies import Evidence
 
 KINDS = ("reached", "failed", "removed", "restored", "guarded", "walked", "spare")
@@ -86,7 +87,7 @@ class EventLog:
         self.keep = keep
         self.folded = 0
         self.folded_records = 0
-        self.evidence: dict[int, Evidence] = {}  # after the folded events
+        self.evidence = EvidenceColumns()  # after the folded events
         self._rows = Column(EVENT)
         self._recent: list[tuple[float, int, int, int]] = []  # not in `_rows` yet
         self._growth = Column(np.int64, (GROWTH,))
@@ -111,8 +112,8 @@ class EventLog:
 
     @property
     def nbytes(self) -> int:
-        """Size of the stored events, bytes."""
-        return self.rows.nbytes + self._growth.nbytes
+        """Size of the stored events and of the evidence before them, bytes."""
+        return self.rows.nbytes + self._growth.nbytes + self.evidence.nbytes
 
     def append(self, events: Iterable[tuple[int, int, int]], size: Size) -> None:
         """Log events (edge, kind, episode) with the present time, in a memory of this size."""
@@ -183,15 +184,17 @@ class EventLog:
     def until(self, event: int) -> EventLog:
         """Return the log as it was right after this event."""
         log = EventLog(self.keep)
-        log.folded, log.folded_records, log.evidence = self.folded, self.folded_records, dict(self.evidence)
+        log.folded, log.folded_records, log.evidence = self.folded, self.folded_records, self.evidence.copy()
         kept = int(np.searchsorted(self.growth[:, 0], max(event, 1)))
         log.put(self.rows[: event - self.folded], self.growth[:kept])
         return log
 
-    def replayed(self) -> tuple[dict[int, Evidence], int]:
+    def replayed(self) -> tuple[EvidenceColumns, int]:
         """Return the evidence by edge after all events, and the number of tries."""
         after, records = replay(self.evidence, self.folded_records, self.rows)
-        return {**self.evidence, **after}, records
+        known = self.evidence.copy()
+        known.update(after)
+        return known, records
 
     def walked_since(self, event: int) -> tuple[Ints, Ints]:
         """Return the edges with "walked" events after this event, and their steps before these events; 0: none."""
@@ -206,7 +209,7 @@ def numbered(first: int, events: Iterable[tuple[float, int, int, int]]) -> list[
     return [(number, *event) for number, event in enumerate(events, first)]
 
 
-def replay(before: Mapping[int, Evidence], records: int, rows: NDArray[Any]) -> tuple[dict[int, Evidence], int]:
+def replay(before: EvidenceColumns, records: int, rows: NDArray[Any]) -> tuple[EvidenceColumns, int]:
     """Apply events to evidence; return the new evidence of their edges, and the number of tries so far.
 
     Args:
@@ -214,29 +217,26 @@ def replay(before: Mapping[int, Evidence], records: int, rows: NDArray[Any]) -> 
         records: number of tries before them.
         rows: the events, `EVENT`.
     """
-    known: dict[int, list[Any]] = {}
-    nothing = Evidence()
+    known: dict[int, list[int]] = {}
+    rows = rows[rows["kind"] != WALKED]
     for edge, kind in zip(rows["edge"].tolist(), rows["kind"].tolist(), strict=True):
-        if kind == WALKED:
-            continue
         state = known.get(edge)
         if state is None:
-            old = before.get(edge, nothing)
-            state = known[edge] = [old.successes, old.failures, old.streak, old.removed_at, old.guarded, old.spare]
+            state = known[edge] = list(before.row(edge) or NOTHING)
         if kind == REACHED:
             records += 1
             state[0] += 1
-            state[2], state[4] = 0, False
+            state[2], state[4] = 0, state[4] & ~GUARDED_FLAG
         elif kind == FAILED:
             records += 1
             state[1] += 1
             state[2] += 1
         elif kind == REMOVED:
-            state[3], state[4] = records, False
+            state[3], state[4] = records, state[4] & ~GUARDED_FLAG
         elif kind == RESTORED:
-            state[2], state[3] = 0, None
+            state[2], state[3] = 0, STANDS
         elif kind == GUARDED:
-            state[4] = True
+            state[4] |= GUARDED_FLAG
         else:
-            state[5] = True
-    return {edge: Evidence(*state) for edge, state in known.items()}, records
+            state[4] |= SPARE_FLAG
+    return EvidenceColumns.from_rows([(edge, *state) for edge, state in known.items()]), records

@@ -15,12 +15,10 @@ from sgm.errors import InputError
 
 from .arrays import Ints
 from .events import WALKED, Size
-from .policies import Evidence
+from .evidence import GUARDED_FLAG, NOTHING, SPARE_FLAG, Row
 
 if TYPE_CHECKING:
     from .memory import SparseGraphicalMemory
-
-_STANDS = -1  # stands for None in `Evidence.removed_at`
 
 
 class Changes(NamedTuple):
@@ -51,12 +49,11 @@ def changes_since(memory: SparseGraphicalMemory, version: int) -> Changes:
     with memory._turn:
         log, known = memory._log, memory._graph.evidence
         if version < log.folded:
-            edges = np.array(sorted(known), np.int64)
+            edges = np.sort(known.known().edge).astype(np.int64)
         else:
             rows = log.rows[version - log.folded :]
             edges = np.unique(rows["edge"][rows["kind"] != WALKED]).astype(np.int64)
-        values = [_row(known.get(edge, Evidence())) for edge in edges.tolist()]
-        table = np.array(values, np.int64).reshape(len(edges), 6)
+        table = _with_flags_apart([row or NOTHING for row in known.rows_of(edges.tolist())])
         return Changes(len(log), memory._builder.size, memory.records, edges, table)
 
 
@@ -81,17 +78,20 @@ class Follower:
                 )
             cleanup = memory._cleanup
             memory._log.back_to(self._mark)
-            known = zip(changes.edge.tolist(), map(_evidence, changes.evidence.tolist()), strict=True)
+            known = zip(changes.edge.tolist(), map(_row, changes.evidence.tolist()), strict=True)
             cleanup.put({**(cleanup.before or {}), **dict(known)}, changes.records)
             cleanup.before = {}
             self.version = changes.version
 
 
-def _row(known: Evidence) -> tuple[int, ...]:
-    removed = _STANDS if known.removed_at is None else known.removed_at
-    return known.successes, known.failures, known.streak, removed, known.guarded, known.spare
+def _with_flags_apart(rows: list[Row]) -> NDArray[np.int64]:
+    """Return evidence as (n, 6) numbers, see `Changes`."""
+    table = np.array(rows, np.int64).reshape(len(rows), 5)
+    flags = table[:, 4]
+    return np.column_stack([table[:, :4], flags & GUARDED_FLAG > 0, flags & SPARE_FLAG > 0]).astype(np.int64)
 
 
-def _evidence(row: list[int]) -> Evidence:
-    successes, failures, streak, removed, guarded, spare = row
-    return Evidence(successes, failures, streak, None if removed == _STANDS else removed, bool(guarded), bool(spare))
+def _row(values: list[int]) -> Row:
+    """Return six numbers, see `Changes`, as a row."""
+    successes, failures, streak, removed, guarded, spare = values
+    return successes, failures, streak, removed, GUARDED_FLAG * guarded + SPARE_FLAG * spare

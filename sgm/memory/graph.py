@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 from .adjacency import Adjacency
 from .arrays import Bools, Column, Ints, ragged
 from .compiled import kernels, loaded
-from .policies import Evidence
+from .evidence import EvidenceColumns
 
 Steps = NDArray[np.uint8]
 _HISTORY = 64  # number of versions whose changes are stored for `changed_since`
@@ -66,7 +66,7 @@ class Graph:
         self.distance = Column(np.float32)
         self.temporal = Column(np.uint8)
         self.kept = Column(np.bool_)
-        self.evidence: dict[int, Evidence] = {}
+        self.evidence = EvidenceColumns()
         self.spares: list[int] = []  # spare edges at the time of the last `in_filter`
         self._spares_changed = True
         self.nodes = 0
@@ -90,9 +90,10 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
-        """Size of the edge columns and of the adjacency lists, bytes."""
+        """Size of the edge columns, of the evidence and of the adjacency lists, bytes."""
         columns = (self.source, self.target, self.distance, self.temporal, self.kept, self._stale)
-        return sum(column.nbytes for column in columns) + self._out.nbytes + self._into.nbytes
+        held = sum(column.nbytes for column in columns) + self.evidence.nbytes
+        return held + self._out.nbytes + self._into.nbytes
 
     def append(self, nodes: int, source: Ints, target: Ints, distance: NDArray[np.float32], temporal: Steps) -> None:
         """Grow to `nodes` nodes and add edges, which must be new."""
@@ -227,7 +228,7 @@ class Graph:
             self._stale.values[slice(None) if stale is None else stale] = self._any_stale = False
             self._filtered, self._only_grown = self.version, True
             if self._spares_changed:
-                self.spares = [edge for edge, evidence in self.evidence.items() if evidence.spare]
+                self.spares = self.evidence.spares()
                 self._spares_changed = False
             self._passing = self.kept.values if self.reversible is None else self._both_ways()
             self._passing[self.spares] = True
@@ -247,7 +248,7 @@ class Graph:
     def removed(self) -> Bools:
         """(E,) whether each edge has been removed."""
         mask = np.zeros(len(self), np.bool_)
-        mask[[edge for edge, evidence in self.evidence.items() if evidence.removed_at is not None]] = True
+        mask[self.evidence.removed()] = True
         return mask
 
     def edges(self, mask: Bools) -> Edges:

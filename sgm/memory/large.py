@@ -85,17 +85,17 @@ class LargeGraph:
             self._inner, self._outer = with_room(self._inner, nodes), with_room(self._outer, nodes)
             self._inner[known:] = self._outer[known:] = np.arange(known, len(self._inner))
 
-    def update(self, edge: int) -> bool:
-        """Update the cost of an edge that passes the filter; return whether this removes or restores it."""
+    def update(self, edges: Ints) -> bool:
+        """Update the costs of those of (m,) edges that pass the filter; return whether one is removed or restored."""
         from . import fast_paths
 
-        (source,), (target,) = self._ends(np.array([edge]))
-        place = fast_paths.find(self.out.row, self.out.count, self.out.other, source, target)
-        if place < 0:
+        places = fast_paths.find_many(self.out.row, self.out.count, self.out.other, *self._ends(edges))
+        edges, places = edges[places >= 0], places[places >= 0]
+        if not len(edges):
             return False
-        before = np.array([[self.out.distance[place]], [self.out.hops[place]]])
-        self._put(np.array([edge]), np.ones(1, np.bool_), before, np.empty((2, 0), np.int64))
-        return bool(np.isfinite(before[0, 0]) != np.isfinite(self.out.distance[place]))
+        before = np.stack([self.out.distance[places], self.out.hops[places]])
+        self._put(edges, np.ones(len(edges), np.bool_), before, np.empty((2, 0), np.int64))
+        return bool((np.isfinite(before[0]) != np.isfinite(self.out.distance[places])).any())
 
     def along(self, nodes: Ints) -> tuple[Prices, Ints]:
         """Return (L − 1,) costs in steps and (L − 1,) edges of a path of (L,) nodes."""
@@ -128,13 +128,15 @@ class LargeGraph:
         """
         prices = self._pricing(edges)
         ends = self._ends(edges)
-        if len(edges):
-            self.out.put(ends[0], ends[1], *prices, edges)
-            self.into.put(ends[1], ends[0], *prices, edges)
+        # Searches hear of a change before the rows hold it: if the call is interrupted in between, the next one still
+        # sees the previous costs, and reports the change again.
         for by, searches in self.searches.items():
             now, was = prices[MODES.index(by)], before[MODES.index(by)]
             changed = ends[:, (now != was) | ~known]
             searches.change(np.concatenate([gone, changed], axis=1), ends[:, now < was])
+        if len(edges):
+            self.out.put(ends[0], ends[1], *prices, edges)
+            self.into.put(ends[1], ends[0], *prices, edges)
 
 
 class _ByMode(dict[str, Searches]):

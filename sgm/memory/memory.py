@@ -294,9 +294,11 @@ class SparseGraphicalMemory:
         """Return the edges that were removed by cleanup or by hand."""
         return self._graph.edges(self._graph.removed())
 
+    @takes_turns
     def evidence(self, u: int, v: int) -> Evidence:
         """Return the outcomes of tries of the edge from u to v, which may be removed."""
-        return self._graph.evidence.get(self._edge(u, v), Evidence())
+        found: Evidence = self._graph.evidence.get(self._edge(u, v), Evidence())
+        return found
 
     @takes_turns
     def tried(self) -> dict[tuple[int, int], Evidence]:
@@ -831,8 +833,8 @@ class SparseGraphicalMemory:
         if sequence != last + 1:
             raise InputError(f"batch {sequence} of worker {worker} came after batch {last}: one is missing")
         edges = self._edges_between(u, v)
-        known = self._graph.evidence
-        gone = sum(edge in known and known[edge].removed_at is not None for edge in edges)
+        _, known = self._graph.evidence.of(np.array(edges, np.int64))
+        gone = int(np.count_nonzero(known.removed))
         applied = {**self._applied, worker: sequence}
         try:
             self._cleanup.record(

@@ -190,7 +190,7 @@ def _record(memory: SparseGraphicalMemory, other: SparseGraphicalMemory, node_of
         here = place[edge]
         if here is not None and known.removed_at is not None and not known.attempts and here not in tried_here:
             assert cleanup.before is not None
-            cleanup.before.setdefault(here, memory._graph.evidence.get(here))
+            cleanup.before.setdefault(here, memory._graph.evidence.row(here))
             cleanup.remove(here, None)
     return len(found), len(tries) - len(found)
 

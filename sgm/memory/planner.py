@@ -17,16 +17,15 @@ from sgm.errors import InputError, NoPath
 from .arrays import Bools, Ints
 from .compiled import kernels
 from .csgraph import breadth_first_order, connected_components, dijkstra
+from .evidence import Known
 from .graph import Graph
 from .large import MODES, LargeGraph
-from .policies import CleanupPolicy, Evidence
+from .policies import CleanupPolicy
 
 Prices = NDArray[np.float64]
 MANY = 16_384  # with this many nodes or more, paths are searched one at a time, if numba is installed
 _FEW = 8  # most paths to one goal that are searched one at a time
-_FEW_EDGES = 512  # up to this number of edges, evidence is looked up one by one
 _SHARE = 20  # the rows are made again if more than one in this many nodes has changed edges
-_NO_EVIDENCE = Evidence()
 
 
 class Tree(NamedTuple):
@@ -209,10 +208,8 @@ class Planner:
         """Update the costs of edges after their evidence changed."""
         if self._large is not None and self._version != self.graph.version:
             self._waiting += edges
-        elif self._large is not None:
-            for edge in edges:
-                if self._large.update(edge):
-                    self._parts = None
+        elif self._large is not None and self._large.update(np.fromiter(edges, np.int64, len(edges))):
+            self._parts = None
         if self._csr_version != self.graph.version:
             return
         known = np.array([edge for edge in edges if self._position[edge] >= 0], np.int64)
@@ -242,8 +239,7 @@ class Planner:
                 self._large = LargeGraph(self.graph, self._pricing, self._tree_bytes)
             else:
                 self._large.follow(sources)
-                for edge in self._waiting:
-                    self._large.update(edge)
+                self._large.update(np.array(self._waiting, np.int64))
             self._waiting = []
         self._version = self.graph.version
 
@@ -354,7 +350,8 @@ class Planner:
     def _doubtful_spares(self) -> list[int]:
         """Spare edges without a successful try."""
         self.refresh()
-        return [edge for edge in self.graph.spares if not self.graph.evidence[edge].successes]
+        known = self.graph.evidence
+        return [edge for edge in self.graph.spares if not known[edge].successes]
 
     def _standing(self, without: Iterable[int] = ()) -> csr_array:
         """Return the transposed planning graph without removed edges and without the edges `without`."""
@@ -394,20 +391,20 @@ class Planner:
 
     def _pricing(self, edges: Ints) -> tuple[Prices, Prices]:
         """Return the costs of (m,) edges in steps, and in hops."""
-        prices = self._prices(edges)
-        return prices, self._hops(edges, prices)
+        tried, known = self.graph.evidence.of(edges)
+        prices = self._prices(edges, tried, known)
+        hops = np.where(np.isinf(prices), np.inf, 1.0)
+        if self.policy.guard:
+            hops[tried] += known.guarded * known.failures  # one more for each failure of an edge that the guard keeps
+        return prices, hops
 
-    def _prices(self, edges: Ints) -> Prices:
+    def _prices(self, edges: Ints, tried: Ints, known: Known) -> Prices:
+        """Return the costs of (m,) edges in steps; those at (t,) positions `tried` have this evidence."""
         weights = self.graph.weights(edges).astype(np.float64)
-        known = self.graph.evidence
-        if len(edges) <= _FEW_EDGES:
-            tried = np.array([place for place, edge in enumerate(edges.tolist()) if edge in known], np.int64)
-        else:
-            tried = np.flatnonzero(np.isin(edges, np.fromiter(known, np.int64, len(known))))
         nothing = np.zeros(len(edges), np.int64)
         prices = np.array(self.policy.price(weights, nothing, nothing), np.float64)
         if len(tried):
-            prices[tried] = self._tried_prices(weights[tried], [known.get(int(e), _NO_EVIDENCE) for e in edges[tried]])
+            prices[tried] = self._tried_prices(weights[tried], known)
         # Dijkstra's algorithm needs costs of 0 or more; a NaN makes the comparison false too.
         if len(prices) and not prices.min() >= 0:
             raise InputError(
@@ -416,24 +413,12 @@ class Planner:
             )
         return prices
 
-    def _hops(self, edges: Ints, prices: Prices) -> Prices:
-        """Return the costs of edges in hops: 1, and one more for each failure of an edge that only the guard keeps."""
-        hops = np.where(np.isinf(prices), np.inf, 1.0)
-        known = self.graph.evidence
-        if self.policy.guard and known:
-            for place, edge in enumerate(edges.tolist()):
-                if edge in known and known[edge].guarded:
-                    hops[place] += known[edge].failures
-        return hops
-
-    def _tried_prices(self, weights: Prices, evidence: list[Evidence]) -> Prices:
-        successes = np.array([item.successes for item in evidence])
-        failures = np.array([item.failures for item in evidence])
-        guarded = np.array([item.guarded for item in evidence])
+    def _tried_prices(self, weights: Prices, known: Known) -> Prices:
+        successes, failures = known.successes.astype(np.int64), known.failures.astype(np.int64)
         prices = self.policy.price(weights, successes, failures)
         if self.policy.guard:
-            prices = np.where(guarded, self.policy.guarded_price(weights, successes, failures), prices)
-        prices[[item.removed_at is not None for item in evidence]] = np.inf
+            prices = np.where(known.guarded, self.policy.guarded_price(weights, successes, failures), prices)
+        prices[known.removed] = np.inf
         return prices
 
     def _forget_trees(self, by: str, source: int, target: int, price: float, increased: bool) -> None:

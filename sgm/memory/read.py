@@ -20,9 +20,9 @@ from sgm.errors import InputError, SGMError, StoreError
 
 from .attributes import check_name
 from .events import EVENT, GROWTH, KINDS, NO_EPISODE, WALKED, EventLog, numbered
+from .evidence import STANDS, EvidenceColumns
 from .graph import MOST_BETWEEN, Graph
 from .nodes import Nodes
-from .policies import Evidence
 from .schema import (
     APPLICATION,
     EDGE,
@@ -33,7 +33,7 @@ from .schema import (
     attribute_rows_crc,
     checked_form,
     events_crc,
-    evidence_crc,
+    evidence_row_crc,
     expected_schema,
     meta_crc,
     node_crc,
@@ -281,7 +281,7 @@ def read_contents(connection: sqlite3.Connection, version: int) -> tuple[Content
         log = EventLog()
         log.folded_records = records
         log.evidence, more = read_evidence(connection, len(graph), records)
-        graph.evidence = dict(log.evidence)
+        graph.evidence = log.evidence.copy()
     else:
         file.calls, checksum, folded, folded_records = read_state(connection)
         log, more = read_log(connection, len(graph), folded, folded_records, meta.get("keep_events"))
@@ -427,22 +427,23 @@ def numbers(connection: sqlite3.Connection, query: str, rows: int, columns: int,
         raise StoreError(f"some of its {what}s have values that no {what} has") from None
 
 
-def read_evidence(connection: sqlite3.Connection, edges: int, records: int) -> tuple[dict[int, Evidence], int]:
+def read_evidence(connection: sqlite3.Connection, edges: int, records: int) -> tuple[EvidenceColumns, int]:
     """Return the evidence by edge number, and the checksum of the rows."""
-    found: dict[int, Evidence] = {}
+    found: dict[int, tuple[int, ...]] = {}
     total = 0
     columns = "edge, successes, failures, streak, removed_at, guarded"
     for row in connection.execute(f"SELECT {columns} FROM evidence ORDER BY edge"):
-        edge, evidence = checked_evidence(row, edges, records)
-        found[edge] = evidence
-        total += evidence_crc(edge, evidence)
-    if (tries := sum(evidence.attempts for evidence in found.values())) != records:
+        check_evidence(row, edges, records)
+        edge, successes, failures, streak, removed_at, flags = row
+        found[edge] = (edge, successes, failures, streak, STANDS if removed_at is None else removed_at, flags)
+        total += evidence_row_crc(row)
+    if (tries := sum(row[1] + row[2] for row in found.values())) != records:
         raise StoreError(f"its evidence about edges is from {tries} tries, not {records}")
-    return found, total
+    return EvidenceColumns.from_rows(list(found.values())), total
 
 
-def checked_evidence(row: tuple[Any, ...], edges: int, records: int) -> tuple[int, Evidence]:
-    """Return the edge and the evidence of a row; StoreError if they are invalid."""
+def check_evidence(row: tuple[Any, ...], edges: int, records: int) -> None:
+    """Check a row of `evidence`; StoreError if it is invalid."""
     edge, successes, failures, streak, removed_at, guarded = row
     if not 0 <= edge < edges:
         raise StoreError(f"there is evidence about edge {edge}, but only {edges} edges")
@@ -451,7 +452,6 @@ def checked_evidence(row: tuple[Any, ...], edges: int, records: int) -> tuple[in
         raise StoreError(f"the evidence about edge {edge} is not in whole numbers, 0 or more")
     if streak > failures or successes + failures > records or not (removed_at is None or 0 <= removed_at <= records):
         raise StoreError(f"the evidence about edge {edge} contradicts itself or the {records} tries recorded")
-    return edge, Evidence(successes, failures, streak, removed_at, bool(guarded & 1), bool(guarded & 2))
 
 
 def read_log(

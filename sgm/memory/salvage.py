@@ -22,15 +22,16 @@ from .arrays import Bools, Ints
 from .attributes import check_name
 from .check import checked_policy, facts_of
 from .events import EVENT, GROWTH, GUARDED, KEEP_EVENTS, KINDS, NO_EPISODE, REMOVED, SPARE, EventLog, replay
+from .evidence import STANDS, EvidenceColumns, evidence_of
 from .graph import MOST_BETWEEN, Graph
 from .nodes import Nodes, missing
 from .pages import COLUMNS, Found, Rows, Torn
 from .policies import Evidence, FirstFailure
 from .read import (
     Contents,
+    check_evidence,
     check_growth,
     check_tail,
-    checked_evidence,
     is_reversible,
     unpack_size,
 )
@@ -303,8 +304,9 @@ class Salvage:
         newer = there & ~older
         log = EventLog(self._keep_events())
         log.folded = total if begin == len(rows) else int(numbers[begin]) - 1
-        after, records = replay(evidence, records, rows[older])
-        log.evidence, log.folded_records = _consistent({**evidence, **after})
+        after, records = replay(EvidenceColumns(evidence), records, rows[older])
+        known, log.folded_records = _consistent({**evidence, **dict(after.items())})
+        log.evidence = EvidenceColumns(known)
         growth = self._renumbered_growth(numbers[newer], log.folded, observations)
         log.put(rows[newer], growth)
         if not self._fits_growth(log, observations):
@@ -413,7 +415,8 @@ class Salvage:
         """Return the log with all its events folded into evidence."""
         folded = EventLog(log.keep)
         folded.folded = total
-        folded.evidence, folded.folded_records = _consistent(log.replayed()[0])
+        known, folded.folded_records = _consistent(log.replayed()[0])
+        folded.evidence = EvidenceColumns(known)
         return folded
 
     def _keep_events(self) -> int | None:
@@ -661,10 +664,12 @@ def _salvaged_evidence(edge: int, values: list[Any]) -> Evidence | None:
     if len(values) != len(COLUMNS["evidence"]):
         return None
     try:
-        return checked_evidence((edge, *values[1:]), 2**62, _MOST)[1]
+        check_evidence((edge, *values[1:]), 2**62, _MOST)
     except (StoreError, TypeError):
         removed_at = values[4]
         return Evidence(0, 1, 1, removed_at) if _is_count(removed_at) and removed_at else None
+    successes, failures, streak, removed_at, flags = values[1:]
+    return evidence_of((successes, failures, streak, STANDS if removed_at is None else removed_at, flags))
 
 
 def _consistent(evidence: Mapping[int, Evidence]) -> tuple[dict[int, Evidence], int]:

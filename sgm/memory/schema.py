@@ -128,7 +128,12 @@ def meta_crc(key: str, value: Any) -> int:
 def evidence_crc(edge: int, evidence: Evidence) -> int:
     """Checksum of a row of `evidence`."""
     row = (edge, *evidence_row(evidence))
-    return zlib.crc32(repr(tuple(None if value is None else int(value) for value in row)).encode())
+    return evidence_row_crc(tuple(None if value is None else int(value) for value in row))
+
+
+def evidence_row_crc(row: tuple[int | None, ...]) -> int:
+    """Checksum of a row of `evidence` of plain Python numbers, as SQLite returns it."""
+    return zlib.crc32(repr(row).encode())
 
 
 def rows_crc(rows: NDArray[Any]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +20,9 @@ from sgm.errors import StoreError
 
 from .arrays import Bools, Ints
 from .events import SPARE, WALKED, numbered
+from .evidence import EvidenceColumns
 from .lock import real_path
 from .memory import SparseGraphicalMemory
-from .policies import Evidence
 from .read import (
     FileState,
     check_header,
@@ -161,13 +161,15 @@ def first_edge_table(memory: SparseGraphicalMemory) -> EdgeTable | None:
     return None if grown or changed else _table(memory, log.evidence)
 
 
-def _table(memory: SparseGraphicalMemory, evidence: Mapping[int, Evidence]) -> EdgeTable:
+def _table(memory: SparseGraphicalMemory, evidence: EvidenceColumns) -> EdgeTable:
     with memory._turn:
         graph = memory._graph
         order = graph.by_source().edge
         known = np.zeros((len(graph), 5), np.int32)
-        for edge, one in evidence.items():
-            known[edge] = _numbers(one)
+        held = evidence.known()
+        for column, counts in enumerate((held.successes, held.failures, held.streak)):
+            known[held.edge, column] = np.minimum(counts, _MOST)
+        known[held.edge, 3], known[held.edge, 4] = held.removed, held.guarded
         successes, failures, streak, removed, guarded = known[order].T
         return EdgeTable(
             graph.source.values[order].astype(np.int64),
@@ -182,11 +184,6 @@ def _table(memory: SparseGraphicalMemory, evidence: Mapping[int, Evidence]) -> E
             guarded.astype(np.bool_),
             np.isinf(graph.distance.values[order]) & (graph.temporal.values[order] == 0),
         )
-
-
-def _numbers(known: Evidence) -> tuple[int, ...]:
-    counts = (min(count, _MOST) for count in (known.successes, known.failures, known.streak))
-    return *counts, known.removed_at is not None, known.guarded
 
 
 def node_values(memory: SparseGraphicalMemory, name: str) -> NDArray[Any] | None:

@@ -131,10 +131,10 @@ def measure(
     """
     standing = np.flatnonzero(planner.standing())
     weights = graph.weights(standing)
-    evidence = graph.evidence
+    evidence = graph.evidence.known()
     components, largest = planner.components() if len(nodes) else (0, 0)
-    tried = [edge for edge, known in evidence.items() if known.attempts]
-    untested = np.count_nonzero(~np.isin(standing, np.array(tried, np.int64)))
+    tried = evidence.edge[(evidence.successes > 0) | (evidence.failures > 0)]
+    untested = np.count_nonzero(~np.isin(standing, tried))
     kept = nodes.observation
     removed = int(np.count_nonzero(graph.removed()))
     given = int(np.count_nonzero(nodes.assignment.values >= 0))
@@ -145,16 +145,16 @@ def measure(
         edges=len(standing),
         filtered_edges=len(graph) - removed - len(standing),
         removed_edges=removed,
-        guarded_edges=sum(known.guarded for known in evidence.values()),
-        spare_edges=sum(known.spare and known.removed_at is None for known in evidence.values()),
+        guarded_edges=int(np.count_nonzero(evidence.guarded)),
+        spare_edges=int(np.count_nonzero(evidence.spare & ~evidence.removed)),
         components=components,
         largest_component=largest,
         untested_share=round(untested / len(standing), 4) if len(standing) else None,
         median_edge=round(float(np.median(weights)), 4) if len(standing) else None,
         longest_edge=round(float(weights.max()), 4) if len(standing) else None,
         tries=tries,
-        successes=sum(known.successes for known in evidence.values()),
-        failures=sum(known.failures for known in evidence.values()),
+        successes=int(evidence.successes.sum(dtype=np.int64)),
+        failures=int(evidence.failures.sum(dtype=np.int64)),
         events=len(log),
         events_kept=len(log) - log.folded,
         embedding_size=nodes.embedding.shape[1],
