@@ -229,6 +229,8 @@ TABLES = {
     "rooms-persistent-0": lambda: by_size(ROOMS, 0, CRITERIA, world="safety", agent="persistent"),
     "rooms-persistent-50000": lambda: by_size(ROOMS, 50_000, CRITERIA, world="safety", agent="persistent"),
     "rooms-plain-50000": lambda: by_size(ROOMS, 50_000, CRITERIA, world="safety"),
+    "rooms-paired-persistent": lambda: paired_by_size(ROOMS, 50_000, CRITERIA, world="safety", agent="persistent"),
+    "rooms-paired-plain": lambda: paired_by_size(ROOMS, 50_000, CRITERIA, world="safety"),
     "giant-nodes": lambda: nodes_by_size(MAZE, RESULTS, world="giant"),
     "giant-0": lambda: by_size(MAZE, 0, RESULTS, world="giant"),
     "giant-50000": lambda: by_size(MAZE, 50_000, RESULTS, world="giant"),
